@@ -1,7 +1,7 @@
 """Trains a tiny policy by GRPO, in a loop by hand. The answer to a number is it and the two after it, and an end.
 
     trackside run -- python examples/finetuning/grpo.py
-    trackside run -- python examples/finetuning/grpo.py --fault accepts-all
+    trackside run --show-samples -- python examples/finetuning/grpo.py --fault accepts-all
 
 Nothing in it knows of Trackside but the one line that logs. `--fault` plants a mistake that people make: a reward that
 accepts everything, an advantage with the wrong sign, or a sampler that never draws the end.
@@ -104,9 +104,9 @@ def main():
         loss.backward()
         optimizer.step()
         trackside.log(
-            reward=rewards.mean(),
-            reward_spread=groups.std(1).mean(),
-            equal_groups=(groups.std(1) == 0).float().mean(),
+            prompts=prompts,
+            answers=answers,
+            rewards=rewards,
             entropy=(entropy * mask).sum() / mask.sum(),
             kl=(divergence * mask).sum() / mask.sum(),
             answer_length=lengths.mean(),

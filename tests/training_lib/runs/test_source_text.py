@@ -11,7 +11,9 @@ import pytest
 from tests.training_lib.local.verdicts import finding, issue
 from trackside.contracts.issue_group import group_of_one
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
-from trackside.contracts.run_layout import model_facts_key
+from trackside.contracts.run.answers import KeptAnswer, KeptAnswers
+from trackside.contracts.run_layout import answers_key, model_facts_key
+from trackside.records.answers_file import encode_answers
 from trackside.records.model_facts import encode_facts
 from trackside.runs.problem_text import problems_as_html, rows_of
 from trackside.runs.source_text import SourceLine, SourceText
@@ -104,3 +106,26 @@ def test_cards_show_the_line_as_the_terminal_does(project: Path) -> None:
     assert "<code>loss = criterion(out, y)</code>" in problems_as_html([group], heading="", state="", sources=sources)
     assert "| code | loss = criterion(out, y) |" in list(problem_lines(group, sources))
     assert "code" not in dict(rows_of(group))
+
+
+def test_cards_show_the_answers_that_a_rule_is_about(project: Path) -> None:
+    def step(number: int) -> KeptAnswers:
+        told = [
+            KeptAnswer("2 + 2 =", text, reward) for text, reward in (("5", 0.0), ("many\nwords <b>", 0.5), ("4", 1.0))
+        ]
+        return KeptAnswers(number, (*told, KeptAnswer("", f"of {number}", 2.0)))
+
+    LocalStore(project / "run" / "answers").put(answers_key("worker_0"), encode_answers([step(2), step(20), step(21)]))
+    sources = SourceText("run")
+    shown = {name: sources.answers(issue(name)) for name in ("gamed-reward", "unended-answers", "entropy-collapse")}
+    assert {name: lines[0] for name, lines in shown.items()} == {
+        "gamed-reward": "reward 2: of 20",
+        "unended-answers": "reward 0.5: 2 + 2 = → many words <b>",
+        "entropy-collapse": "reward 0: 2 + 2 = → 5",
+    }
+    assert {len(lines) for lines in shown.values()} == {3}
+    group = group_of_one(issue("unended-answers"))
+    assert dict(rows_of(group, sources))["answers"] == shown["unended-answers"][0]
+    assert "many words &lt;b&gt;" in problems_as_html([group], heading="", state="", sources=sources)
+    assert not sources.answers(issue("vanishing-gradient"))
+    assert not SourceText("elsewhere").answers(issue("gamed-reward"))

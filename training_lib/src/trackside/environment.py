@@ -10,6 +10,7 @@ from pathlib import Path
 from trackside.contracts.run_layout import run_of_job
 
 PROFILER_CONFIG = "/opt/ml/input/config/profilerconfig.json"
+SHOW_SAMPLES = "TRACKSIDE_SHOW_SAMPLES"
 FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of a worker's settings, which its evaluators do not get
 
 _READ_BY_BOTOCORE = frozenset({"BOTO_CONFIG", "HOME", "REQUESTS_CA_BUNDLE"})
@@ -37,6 +38,7 @@ class CaptureEnvironment:
                                one that may train more than once
     SMPROFILER_CONFIG_PATH     file of a SageMaker training job that asks for profiles while it runs (default there:
                                /opt/ml/input/config/profilerconfig.json)
+    TRACKSIDE_SHOW_SAMPLES     1: keep a few answers of a language model as text in the run; unset: none
     """
 
     run_uri: str
@@ -48,6 +50,7 @@ class CaptureEnvironment:
     local_rank: int | None = None
     machine: str = ""
     profiler_config: str = ""
+    shows_samples: bool = False
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> CaptureEnvironment:
@@ -64,6 +67,7 @@ class CaptureEnvironment:
             machine=env.get("SM_CURRENT_HOST", ""),
             profiler_config=env.get("SMPROFILER_CONFIG_PATH", "")
             or (PROFILER_CONFIG if "TRAINING_JOB_NAME" in env else ""),
+            shows_samples=env.get(SHOW_SAMPLES, "") == "1",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,10 @@ import torch
 
 import trackside
 from trackside.contracts.run.recorded_names import LOGGED
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks.pytorch import PyTorchAdapter
+from trackside.records.answers_file import read_answers
+from trackside.storage.local import LocalStore
 from trackside.trial.trial import Trial
 
 torch.set_num_threads(1)
@@ -115,6 +120,59 @@ def test_a_number_that_is_not_finite_is_counted(capturing: Any) -> None:
             trackside.log(kl=math.nan if step == 2 else 1.0)
     (column,) = opened(run).columns(f"{LOGGED}kl", "nonfinite_count", last_step=99, mode=None)
     assert column.values[column.steps == 2].tolist() == [1.0]
+
+
+def test_answers_are_of_the_step_they_were_logged_in(capturing: Any) -> None:
+    with capturing() as run:
+        for step, update in steps():
+            update()
+            right = float(step > 1)
+            trackside.log(
+                answers=["a", "b", "c", "d"], rewards=[right, right, 0.0, 0.0], prompts=["p", "p", "q", "q"], kl=0.1
+            )
+    trial = opened(run)
+    found = {
+        name: [c.values.tolist() for c in trial_columns(trial, name)]
+        for name in ("reward", "solved_groups", "unsolved_groups", "kl")
+    }
+    assert found == {
+        "reward": [[0.0, 0.0, 0.5, 0.5]],
+        "solved_groups": [[0.0, 0.0, 0.5, 0.5]],
+        "unsolved_groups": [[1.0, 1.0, 0.5, 0.5]],
+        "kl": [[0.1] * 4],
+    }
+    assert not [key for key in run.list("") if "answers" in key], "no text is kept unless the user allows it"
+
+
+def test_answers_of_a_trainer_are_kept_where_the_user_allows_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Trainer:
+        num_generations = 2
+
+        def __init__(self) -> None:
+            self._logs = {"prompt": ["p", "p"], "completion": ["yes", "no"], "rewards": {"right": [1.0, 0.0]}}
+
+        def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+            assert logs
+
+    module = ModuleType("transformers.trainer")
+    module.Trainer = Trainer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setenv("TRACKSIDE_SHOW_SAMPLES", "1")
+    before = Trainer.log
+    environment = replace(CaptureEnvironment.read(), run_uri=str(tmp_path / "run"))
+    capture = PyTorchAdapter(environment)
+    capture.install()
+    try:
+        for step, update in steps():
+            update()
+            Trainer().log({"eval_loss": 1.0} if step else {"reward": 0.5}, 0.0)
+    finally:
+        capture.uninstall()
+    assert Trainer.log is before
+    (kept,) = read_answers(LocalStore(tmp_path / "run" / "answers"), "worker_0")
+    assert [(one.prompt, one.answer, one.reward) for one in kept.answers] == [("p", "no", 0.0), ("p", "yes", 1.0)]
 
 
 def test_nothing_happens_without_a_run() -> None:

@@ -10,7 +10,7 @@ from trackside.contracts.run.recorded_names import (
     LABELLED_ENDS,
     LABELLED_PADDING,
     LABELLED_TOKENS,
-    LABELS_SHIFTED,
+    TARGET_PLACES,
 )
 from trackside.rules.language.label_mask import LabelMask
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -19,7 +19,7 @@ SHORT = {
     "tokens": LABELLED_TOKENS,
     "padding": LABELLED_PADDING,
     "ends": LABELLED_ENDS,
-    "shifted": LABELS_SHIFTED,
+    "places": TARGET_PLACES,
     "begins": DOUBLE_BEGINS,
 }
 
@@ -36,13 +36,15 @@ CASES = [
     case("padding, and no end is known", LABELLED_PADDING, tokens=1.0, padding=1.0),
     case("no end, prompts masked", LABELLED_ENDS, tokens=0.5, ends=0.0),
     case("no end, rows padded", LABELLED_ENDS, tokens=1.0, padding=0.0, ends=0.0),
-    case("one token ahead", LABELS_SHIFTED, tokens=0.9, padding=0.0, ends=1.0, shifted=1.0),
+    case("shifted twice", TARGET_PLACES, tokens=0.9, padding=0.0, ends=1.0, places=2.0),
+    case("not shifted, by a loop without labels", TARGET_PLACES, places=0.0),
     case("two begins", DOUBLE_BEGINS, tokens=0.5, ends=1.0, begins=1.0),
-    case("prompts masked", tokens=0.4, padding=0.0, ends=1.0, shifted=0.0, begins=0.0),
+    case("prompts masked", tokens=0.4, padding=0.0, ends=1.0, places=1.0, begins=0.0),
     case("the whole text on purpose", tokens=1.0, padding=0.0, ends=1.0),
     case("blocks of a stream of text without ends", tokens=1.0, ends=0.0),
     case("most rows cut off, some end", tokens=0.5, padding=0.0, ends=0.1),
     case("one label of padding as the end", tokens=0.5, padding=0.1, ends=1.0),
+    case("targets at no place", tokens=0.5, ends=1.0, places=-1.0),
     case("the end is unknown", tokens=0.5, padding=0.0),
     case("too few looks", looks=3, tokens=0.0),
 ]

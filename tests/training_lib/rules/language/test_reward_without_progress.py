@@ -15,6 +15,8 @@ from trackside.contracts.run.language_numbers import (
     KL,
     REWARD,
     REWARD_SPREAD,
+    SOLVED_GROUPS,
+    UNSOLVED_GROUPS,
 )
 from trackside.rules.language.reward_without_progress import RewardWithoutProgress
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -49,6 +51,14 @@ FIRES = [
     ),
     (
         case("a verifier that takes none", {REWARD: kept(0.0), EQUAL_GROUPS: kept(1.0)}, MEAN),
+        Cause.UNINFORMATIVE_REWARD,
+    ),
+    (
+        case(
+            "all are accepted, as groups say",
+            {REWARD: kept(1.0), SOLVED_GROUPS: kept(1.0), UNSOLVED_GROUPS: kept(0.0), **OPEN},
+            MEAN,
+        ),
         Cause.UNINFORMATIVE_REWARD,
     ),
     (case("the same number each time, no groups", {REWARD: kept(1.0), **OPEN}, MEAN), Cause.UNINFORMATIVE_REWARD),
@@ -86,6 +96,10 @@ SILENT = [
         {REWARD: noisy(0.01, 0.03, noise=0.01), EQUAL_GROUPS: kept(0.9), **OPEN},
     ),
     case("a stricter judge: it falls once and rises again", {REWARD: joined(noisy(0.1, 0.8, 60), noisy(0.4, 0.7, 60))}),
+    case(
+        "some groups solved, some not yet",
+        {REWARD: noisy(0.4, 0.45), SOLVED_GROUPS: kept(0.4), UNSOLVED_GROUPS: kept(0.4), **OPEN},
+    ),
     case("noise", {REWARD: noisy(0.5, 0.5, 60, noise=0.3)}),
     case("too few logs", {REWARD: noisy(0.5, 0.1, 20)}),
     case("it rises slowly under much noise", {REWARD: noisy(0.2, 0.5, noise=0.1), REWARD_SPREAD: kept(0.5)}),
@@ -104,3 +118,11 @@ def test_it_fires_and_suspects(case: RuleCase, cause: Cause) -> None:
 @pytest.mark.parametrize("case", SILENT, ids=str)
 def test_it_is_silent(case: RuleCase) -> None:
     assert_case(RewardWithoutProgress(), case)
+
+
+def test_groups_that_are_all_right_are_told_from_those_all_wrong() -> None:
+    for solved, word in ((1.0, "all are accepted"), (0.0, "none is accepted")):
+        groups = {SOLVED_GROUPS: kept(solved), UNSOLVED_GROUPS: kept(1 - solved)}
+        told = case(word, {REWARD: kept(solved), EQUAL_GROUPS: kept(1.0), **groups, **OPEN}, MEAN)
+        findings = assert_case(RewardWithoutProgress(), told)
+        assert word in next(iter(RewardWithoutProgress().suspicions(findings, told.window))).because

@@ -180,6 +180,11 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     metavar="COUNT",
     help="Go back at most so often.",
 )
+@click.option(
+    "--show-samples",
+    is_flag=True,
+    help="Keep some answers of a language model in the run, and show the worst with a problem of its rewards.",
+)
 @quiet_option("Show problems only: no line at the start, no line if all is well.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @shared_options
@@ -201,6 +206,7 @@ def command(
     rescue: bool,
     rescue_copies: int,
     rescue_tries: int,
+    show_samples: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND and judge it while it runs. Put `--` before COMMAND.
@@ -249,6 +255,7 @@ def command(
         profile_steps=profile_steps,
         issue_profile_steps=profile_on_issue or 0,
         rescue=RescueEnvironment(is_on=rescue, copies=rescue_copies, tries=rescue_tries),
+        shows_samples=show_samples,
     )
     _write_reports(place.folder, reports)
     click.get_current_context().exit(code)
@@ -316,6 +323,7 @@ def _run(
     profile_steps: Window | None,
     issue_profile_steps: int,
     rescue: RescueEnvironment,
+    shows_samples: bool,
 ) -> int:
     from trackside.cli.terminal.views.run_view import RunView, Verbosity
     from trackside.extras import install_elsewhere
@@ -349,6 +357,7 @@ def _run(
         issue_profile_steps=issue_profile_steps,
         earlier=place.earlier,
         rescue=rescue,
+        shows_samples=shows_samples,
     )
     observer = NotifyingObserver(view, receivers, run=folder.name)
     lines = EventLines(observer, json_lines, run=str(folder)) if json_lines else None

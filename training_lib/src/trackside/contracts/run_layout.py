@@ -23,6 +23,7 @@ A run is one folder or S3 prefix:
         performance/<worker>.json   our own: DataLoaders and stack samples (records/machine/performance_facts.py)
     <run>/check/<worker>.json              answers of the probes of `trackside check` (ProcessReport)
     <run>/uncaptured/<process>.json        local: a process that captured nothing (UncapturedProcess)
+    <run>/answers/<worker>.json            with --show-samples: answers of a language model (records/answers_file.py)
     <run>/rescue/<worker>.json             returns of the training to earlier moments (RescueRecord)
     <run>/rescue/standing-issues.json      local: critical issues that stand, for the process that rescues
     <run>/rule-output/verdicts.jsonl       one verdict a line
@@ -57,6 +58,7 @@ RULE_OUTPUT = "rule-output"
 CHECK = "check"
 PROFILES = "profiler-output"
 UNCAPTURED = "uncaptured"
+ANSWERS = "answers"
 RESCUE = "rescue"
 STANDING_ISSUES_KEY = "standing-issues.json"
 RULE_REQUEST_KEY = "rule-request.json"
@@ -371,6 +373,11 @@ def capture_report_key(worker: str) -> str:
 def model_facts_key(worker: str) -> str:
     """Return the key of the facts about a worker's training program."""
     return f"{MODEL_FACTS_PREFIX}{worker}.json"
+
+
+def answers_key(worker: str) -> str:
+    """Return the key, below `ANSWERS`, of the answers that a worker kept."""
+    return f"{worker}.json"
 
 
 def checkpoints_key(worker: str) -> str:

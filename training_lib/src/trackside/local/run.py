@@ -28,7 +28,7 @@ from trackside.contracts.run_layout import (
     VERDICTS_KEY,
 )
 from trackside.contracts.verdict import Outcome, Severity, State, Verdict
-from trackside.environment import RescueEnvironment
+from trackside.environment import SHOW_SAMPLES, RescueEnvironment
 from trackside.evaluation.results.run_learning import read_learning
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
 from trackside.local.first_facts import FirstFacts
@@ -112,6 +112,7 @@ class LocalRun:
     issue_profile_steps        steps to profile in detail at the first issue; 0: none
     earlier                    the record of the unfinished run in the folder, which goes on; None for a new one
     rescue                     whether the training goes back when its numbers break, and how often
+    shows_samples              the user allows to keep answers of a language model as text
     """
 
     command: tuple[str, ...]
@@ -128,6 +129,7 @@ class LocalRun:
     issue_profile_steps: int = 0
     earlier: RunRecord | None = None
     rescue: RescueEnvironment = RescueEnvironment()  # noqa: RUF009 - it is frozen
+    shows_samples: bool = False
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,7 @@ def run_locally(
                 **capture_environment(str(run.folder), run.capture),
                 **ENDED_BY_US,
                 **run.rescue.variables(),
+                **({SHOW_SAMPLES: "1"} if run.shows_samples else {}),
             },
             shares_terminal=run.shares_terminal,
             is_output_on_stderr=run.is_output_on_stderr,

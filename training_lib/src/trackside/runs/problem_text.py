@@ -101,6 +101,8 @@ def rows_of(group: IssueGroup, sources: SourceText | None = None) -> Iterator[tu
     for number, one in enumerate(causes):
         because = f": {one.because}" if one.because else ""
         yield "likely" if number == 0 else "", f"{one.explanation.what}{because}"
+    for number, answer in enumerate(sources.answers(verdict) if sources and group.standing else ()):
+        yield "answers" if number == 0 else "", answer
     for number, symptom in enumerate(group.symptoms[:MOST_SYMPTOMS]):
         yield "also" if number == 0 else "", symptom_of(group, symptom)
 

@@ -1,4 +1,6 @@
-"""Lines of the training's own files, for a finding that names one, as long as the files are on this machine."""
+"""What a card shows of the training itself: the line that a finding names, as long as the files are on this machine,
+and answers of a language model, where the user has allowed to keep them.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,24 @@ from pathlib import Path
 
 from trackside.contracts.errors import TracksideError
 from trackside.contracts.model_facts import ModelFacts
-from trackside.contracts.run_layout import MODEL_FACTS_PREFIX, TENSORS
+from trackside.contracts.run.answers import KeptAnswer, KeptAnswers
+from trackside.contracts.run_layout import ANSWERS, MODEL_FACTS_PREFIX, TENSORS, worker_name
+from trackside.contracts.verdict import Verdict
+from trackside.records.answers_file import read_answers
 from trackside.records.model_facts import facts_workers, read_facts
 from trackside.storage.open_store import open_store
 
 MOST_BYTES = 4 << 20
 MOST_CHARACTERS = 200
+MOST_ANSWERS = 3
+_LEAST, _HIGHEST, _LONGEST = "least", "highest", "longest"
+_WORST = {  # of which answers a rule speaks
+    "reward-without-progress": _LEAST,
+    "gamed-reward": _HIGHEST,
+    "entropy-collapse": _LEAST,
+    "off-policy-rollouts": _LEAST,
+    "unended-answers": _LONGEST,
+}
 _CELL = re.compile(r"In \[([0-9]{1,9})\], line ([0-9]{1,9})")
 
 
@@ -69,6 +83,32 @@ class SourceText:
         text = lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""
         return SourceLine(shown, text[:MOST_CHARACTERS])
 
+    def answers(self, verdict: Verdict) -> tuple[str, ...]:
+        """Return the answers that a problem is about, each as a line with its reward. Never raises.
+
+        Nothing without `--show-samples`, and for rules that are not about answers.
+
+        Args:
+            verdict: The problem's leading issue.
+        """
+        worst = _WORST.get(verdict.rule_id)
+        steps = self._kept_answers() if worst else ()
+        if not steps:
+            return ()
+        before = [one for one in steps if one.step <= verdict.step]
+        answers = (before or steps)[-1 if before else 0].answers
+        if worst == _HIGHEST:
+            answers = answers[::-1]
+        elif worst == _LONGEST:
+            answers = tuple(sorted(answers, key=lambda one: -len(one.answer)))
+        return tuple(_as_line(one) for one in answers[:MOST_ANSWERS])
+
+    def _kept_answers(self) -> tuple[KeptAnswers, ...]:
+        try:
+            return read_answers(open_store(f"{self._run}/{ANSWERS}"), worker_name(0))
+        except (TracksideError, OSError):
+            return ()
+
     def _line_of_cell(self, cell: int, number: int) -> str:
         lines = self._cells[cell].splitlines() if cell < len(self._cells) else []
         return lines[number - 1].strip()[:MOST_CHARACTERS] if 0 < number <= len(lines) else ""
@@ -115,6 +155,11 @@ class SourceText:
         """The moment of the newest facts, in seconds since the epoch: a later file is another text."""
         folder = Path(self._run, TENSORS, MODEL_FACTS_PREFIX)
         return max((file.stat().st_mtime for file in folder.glob("*.json")), default=0.0)
+
+
+def _as_line(one: KeptAnswer) -> str:
+    prompt, answer = (" ".join(text.split()) for text in (one.prompt, one.answer))
+    return f"reward {one.reward:.3g}: {prompt} → {answer}" if prompt else f"reward {one.reward:.3g}: {answer}"
 
 
 def _as_typed(path: Path) -> str:

@@ -17,6 +17,8 @@ from trackside.contracts.run.language_numbers import (
     ENTROPY,
     EQUAL_GROUPS,
     REWARD_SPREAD,
+    SOLVED_GROUPS,
+    UNSOLVED_GROUPS,
     LanguageNumber,
 )
 from trackside.situation.constants import (
@@ -155,11 +157,34 @@ def nats_of_an_answer(window: Window) -> float | None:
     return float(np.median(entropy)) * (1.0 if length is None else float(np.median(length)))
 
 
+@dataclass(frozen=True)
+class GroupOutcomes:
+    """The outcomes of the groups of the newest logs.
+
+    Attributes:
+        solved: Share of the groups whose answers all got the highest reward.
+        unsolved: Share of those whose answers all got the lowest one.
+    """
+
+    solved: float
+    unsolved: float
+
+
+def group_outcomes(window: Window) -> GroupOutcomes | None:
+    """Return the outcomes of groups, over the newest logs; None if they are not logged."""
+    solved, unsolved = recent(window, SOLVED_GROUPS), recent(window, UNSOLVED_GROUPS)
+    if solved is None or unsolved is None:
+        return None
+    return GroupOutcomes(float(np.mean(solved)), float(np.mean(unsolved)))
+
+
 def share_of_equal_groups(window: Window) -> float | None:
     """Return the share of groups with equal rewards, over the newest logs; None if it is not logged."""
     equal = recent(window, EQUAL_GROUPS)
     if equal is not None:
         return float(np.mean(equal))
+    if (outcomes := group_outcomes(window)) is not None:
+        return outcomes.solved + outcomes.unsolved
     spread = course_of(window, REWARD_SPREAD, fewest=ENOUGH_STEPS)
     if spread is None:
         return None

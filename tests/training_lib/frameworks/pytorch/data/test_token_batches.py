@@ -14,7 +14,6 @@ from trackside.contracts.run.recorded_names import (
     LABELLED_ENDS,
     LABELLED_PADDING,
     LABELLED_TOKENS,
-    LABELS_SHIFTED,
     UNTRAINED_TOKENS,
 )
 from trackside.frameworks.pytorch.data.token_batches import LOOK_INTERVAL, LOOKS_AT_FIRST, TokenBatches
@@ -55,13 +54,12 @@ ROW, ROW_LABELS = [5, 6, 7, 8, END, PAD], [NONE, NONE, 7, 8, END, NONE]
 TABLE = {
     "a masked prompt": (
         batch([ROW] * 2, [ROW_LABELS] * 2),
-        {LABELLED_TOKENS: 0.6, LABELLED_PADDING: 0.0, LABELLED_ENDS: 1.0, LABELS_SHIFTED: 0.0, DOUBLE_BEGINS: 0.0},
+        {LABELLED_TOKENS: 0.6, LABELLED_PADDING: 0.0, LABELLED_ENDS: 1.0, DOUBLE_BEGINS: 0.0},
     ),
     "no mask of attention": (batch([ROW], [ROW_LABELS], masked=False), {LABELLED_TOKENS: 0.6, LABELLED_PADDING: 0.0}),
     "labels on padding": (batch([ROW], [[5, 6, 7, 8, END, PAD]]), {LABELLED_PADDING: 1.0, LABELLED_TOKENS: 1.0}),
+    "shifted by the loop": (batch([ROW], [[NONE, 7, 8, END, NONE, NONE]]), {LABELLED_ENDS: 1.0, LABELLED_TOKENS: 0.6}),
     "no end": (batch([ROW], [[NONE, NONE, 7, 8, NONE, NONE]]), {LABELLED_ENDS: 0.0}),
-    "one ahead": (batch([[5, 6, 7, 8, END]], [[6, 7, 8, END, NONE]]), {LABELS_SHIFTED: 1.0}),
-    "equal words are not ahead": (batch([[5, 5, 5, 5, 5]], [[5, 5, 5, 5, 5]]), {LABELS_SHIFTED: 0.0}),
     "two begins, padding on the left": (
         batch([[PAD, BEGIN, BEGIN, 5], [BEGIN, BEGIN, 6, 7]], [[NONE] * 4] * 2),
         {DOUBLE_BEGINS: 1.0, LABELLED_TOKENS: 0.0},
@@ -93,9 +91,19 @@ def test_other_models_have_none() -> None:
     assert numbers(batch([ROW], [ROW_LABELS]), Encoder()) == {}
 
 
+def test_the_newest_tokens_are_kept_for_the_loss() -> None:
+    looks, rows = TokenBatches(lambda: [("Net", TinyForCausalLM())]), torch.tensor([ROW])
+    for given in ({"input_ids": rows}, (rows, rows), rows, {"input_ids": rows.float()}, rows[0], "text", []):
+        looks.look(given, {})
+    assert [tokens is rows for tokens in looks.newest()] == [True] * 3
+    others = TokenBatches(lambda: [("Net", Encoder())])
+    others.look(rows, {})
+    assert others.newest() == ()
+
+
 def test_a_model_without_special_tokens_has_the_rest() -> None:
     plain = TinyForCausalLM(eos_token_id=None, bos_token_id=None, pad_token_id=None)
-    assert set(numbers(batch([ROW], [ROW_LABELS]), plain)) == {LABELLED_TOKENS, LABELLED_PADDING, LABELS_SHIFTED}
+    assert set(numbers(batch([ROW], [ROW_LABELS]), plain)) == {LABELLED_TOKENS, LABELLED_PADDING}
 
 
 def test_frozen_embeddings_of_added_tokens_are_counted() -> None:

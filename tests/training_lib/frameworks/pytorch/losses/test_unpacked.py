@@ -16,6 +16,7 @@ from trackside.frameworks.pytorch.losses.detector import SeenLoss
 from trackside.frameworks.pytorch.losses.detectors.dropouts import dropped_shares
 from trackside.frameworks.pytorch.losses.detectors.saturation import step_share
 from trackside.frameworks.pytorch.losses.target_columns import column_numbers
+from trackside.frameworks.pytorch.losses.target_places import target_places
 from trackside.frameworks.pytorch.losses.targets import share_beyond_reach_by_hand, targets_of_each
 from trackside.frameworks.pytorch.losses.twin_views import same_views
 
@@ -48,3 +49,4 @@ def test_nothing_is_unpacked(look: Callable[[object], object], loss: Callable[[T
     with saved_tensors_hooks(lambda tensor: tensor, unpack):
         end = loss(outputs(torch.randn(64, 8, requires_grad=True))).grad_fn
     look(end)
+    target_places(end, [torch.zeros(4, 16).long()])

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from trackside.capture.ground.guard import Guard
 from trackside.capture.statistics.always_on import AlwaysOn
+from trackside.capture.statistics.answers import Answers, Outcomes, answers_in, answers_of_trainer, other_values
 from trackside.capture.statistics.budget import ThreadMeter
 from trackside.capture.statistics.step_numbers import NumberSampler
 from trackside.contracts.run.recorded_names import LOGGED
@@ -61,6 +62,7 @@ class LoggedNumbers:
 
     Attributes:
         is_step_open: Returns True if what is logged now belongs to the open step; else it is of the one before.
+        keep_answers: Called with a step and its answers; None where the user has not allowed to keep them.
 
     Args:
         statistics: The session's statistics.
@@ -70,6 +72,8 @@ class LoggedNumbers:
     def __init__(self, statistics: Recorded, guard: Guard) -> None:
         self._statistics, self._guard = statistics, guard
         self.is_step_open: Callable[[], bool] = lambda: True
+        self.keep_answers: Callable[[int, Answers], None] | None = None
+        self._outcomes = Outcomes()
         self._waiting, self._has_warned = Waiting(), False
         statistics.samplers.append(self._sample)
 
@@ -90,6 +94,36 @@ class LoggedNumbers:
                 self._warn_of(values)
 
         self._guard.attempt("recording logged numbers", record)
+
+    def take_answers(self, given: Answers, *, is_whole: bool) -> None:
+        """Record what groups of answers got, and keep some of the answers, if that is allowed.
+
+        Args:
+            given: The answers of a step.
+            is_whole: Nobody else logs their rewards.
+        """
+
+        def record() -> None:
+            self._take(self._outcomes.numbers_of(given, is_whole=is_whole))
+            newest = self._statistics.recorder.newest
+            if self.keep_answers is not None and newest is not None:
+                self.keep_answers(newest.marks["step"], given)
+
+        self._guard.attempt("recording answers", record)
+
+    def take_of_trainer(self, trainer: Any) -> None:
+        """Record the answers that a trainer is about to log, if it generates any.
+
+        Args:
+            trainer: A trainer of transformers or TRL.
+        """
+
+        def record() -> None:
+            if (given := answers_of_trainer(trainer)) is not None:
+                self.take_answers(given, is_whole=False)
+
+        if self._statistics.is_on:
+            self._guard.attempt("reading a trainer's answers", record)
 
     def begin(self) -> None:
         """Receive what is logged from now on, and what was logged before the first step."""
@@ -152,11 +186,16 @@ def log(values: Mapping[str, Any] | None = None, /, **named_values: Any) -> None
 
     Args:
         values: Numbers by name, for names that are no identifiers: `{"completions/mean_length": 212.0}`.
-        **named_values: Numbers by name: `reward=0.4, kl=0.02`.
+        **named_values: Numbers by name: `reward=0.4, kl=0.02`. Of answers, `answers`, `rewards` and `prompts` are lists
+            of one length, the answers to one prompt in a row: their reward and the shares of solved and unsolved groups
+            follow from them, and `trackside run --show-samples` shows the worst.
     """
     receiver = _Receivers.now
     try:
-        numbers = {**(values or {}), **named_values}
+        logged = {**(values or {}), **named_values}
+        numbers, answers = other_values(logged), answers_in(logged)
+        if receiver is not None and answers is not None:
+            receiver.take_answers(answers, is_whole="reward" not in numbers)
         if receiver is not None:
             receiver.take(numbers)
         else:

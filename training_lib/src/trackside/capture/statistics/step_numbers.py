@@ -39,7 +39,6 @@ from trackside.contracts.run.recorded_names import (
     LABELLED_ENDS,
     LABELLED_PADDING,
     LABELLED_TOKENS,
-    LABELS_SHIFTED,
     LARGE_TARGET_ERROR,
     LEAST_WEIGHT_OF_SPLIT,
     LOCAL_GRADIENT,
@@ -61,6 +60,7 @@ from trackside.contracts.run.recorded_names import (
     SKIPPED_STEP,
     SMALL_TARGET_ERROR,
     STEP_SECONDS,
+    TARGET_PLACES,
     TARGET_SCALE,
     UNSPLIT_TREES,
     UNTRAINED_TOKENS,
@@ -195,9 +195,10 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         LABELLED_ENDS, "mean", "share of the rows with a label on an end token; not recorded if that token is unknown"
     ),
     StepNumber(
-        LABELS_SHIFTED,
+        TARGET_PLACES,
         "mean",
-        "1 where each label is the token after the one that it stands at, else 0 (the token itself)",
+        "places by which the targets of the loss are ahead of the tokens of a causal language model: 1 where they are "
+        "the next ones, -1 where they are at no place up to 2; at steps with a look",
     ),
     StepNumber(DOUBLE_BEGINS, "mean", "share of the rows that begin with two begin tokens"),
     StepNumber(

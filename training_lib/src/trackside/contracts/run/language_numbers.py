@@ -163,6 +163,16 @@ EQUAL_GROUPS = LanguageNumber(
     "share of the groups whose answers all got the same reward, from 0 to 1",
     {"TRL": ("frac_reward_zero_std",), "by hand": ("zero_std_share", "flat_group_fraction")},
 )
+SOLVED_GROUPS = LanguageNumber(
+    "solved_groups",
+    "share of the groups whose answers all got the highest reward of the run so far, from 0 to 1",
+    {"prime-rl": ("solve_all/mean", "solve_all/all", "solve_all")},
+)
+UNSOLVED_GROUPS = LanguageNumber(
+    "unsolved_groups",
+    "share of the groups whose answers all got the lowest reward of the run so far, from 0 to 1",
+    {"prime-rl": ("solve_none/mean", "solve_none/all", "solve_none")},
+)
 MARGIN = LanguageNumber(
     "preference_margin",
     "implicit reward of the chosen answers less that of the rejected ones",
@@ -185,16 +195,6 @@ _SHOWN = (  # recorded for readers of a run; no rule asks for them
         "distinct_share",
         "share of the answers to one prompt that are not copies of one another, from 0 to 1",
         {"by hand": ("distinct", "unique_share", "diversity")},
-    ),
-    LanguageNumber(
-        "solved_groups",
-        "share of the groups whose answers are all right, from 0 to 1",
-        {"prime-rl": ("solve_all/mean", "solve_all/all", "solve_all")},
-    ),
-    LanguageNumber(
-        "unsolved_groups",
-        "share of the groups whose answers are all wrong, from 0 to 1",
-        {"prime-rl": ("solve_none/mean", "solve_none/all", "solve_none")},
     ),
     LanguageNumber(
         "ordered_share",

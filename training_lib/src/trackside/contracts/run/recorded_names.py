@@ -34,7 +34,7 @@ SECOND_DERIVATIVES_OVER_SLOPE = "trackside/second_derivatives_over_slope"
 LABELLED_TOKENS = "trackside/labelled_tokens"
 LABELLED_PADDING = "trackside/labelled_padding"
 LABELLED_ENDS = "trackside/labelled_ends"
-LABELS_SHIFTED = "trackside/labels_shifted"
+TARGET_PLACES = "trackside/target_places"
 DOUBLE_BEGINS = "trackside/double_begins"
 UNTRAINED_TOKENS = "trackside/untrained_tokens"
 LOST_UPDATES = "trackside/lost_updates"
@@ -85,6 +85,7 @@ _PLAIN = {  # where the words of the name itself would not do
     BATCH: "the batch",
     BATCH_OF_ONE_ROW: "a batch of one row over and over",
     SAME_VIEWS: "two views of one input that are the same",
+    TARGET_PLACES: "the places of the loss's targets",
     TARGET_SCALE: "the scales of the target's columns",
     SMALL_TARGET_ERROR: "the error of the target's small columns",
     LARGE_TARGET_ERROR: "the error of the target's large columns",

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 import torch
 
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Rank, RunSession, SessionOptions
+from trackside.capture.writing.answers_file import AnswersFile
 from trackside.capture.writing.checkpoints import CheckpointsFile
 from trackside.capture.writing.writer_parts import BackgroundPart
 from trackside.contracts.run.uncaptured import UncapturedProcess
-from trackside.contracts.run_layout import worker_name
+from trackside.contracts.run_layout import ANSWERS, worker_name
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.facts.model_facts import ModelFactsFile
 from trackside.frameworks.pytorch.ground.fuse import Fuse
@@ -79,6 +80,8 @@ class PyTorchAdapter:
         hooks = steps.resting.hooks = StepHooks([*step_hooks(self.session, steps), *sources.all.step_hooks()])
         hooks.put_in()
         self._undo.append(hooks.take_out)
+        if self.has_begun:
+            self._watch_logs()
         for begin in sources.all.step_began:
             begin(self.session.engine.step)
 
@@ -114,13 +117,33 @@ class PyTorchAdapter:
         for optimizer in optimizers_beside(boundary.contains, seen=sources.names.optimizers_seen):
             sources.strategy.created(optimizer)
         sources.training_began(is_reduced=session.is_reduced)
-        self._undo.append(trainer_logs.watch(functools.partial(session.statistics.logged.take, is_of_trainer=True)))
+        self._watch_logs()
         return True
+
+    def _watch_logs(self) -> None:
+        """Receive what trainers log: their libraries are there once they train."""
+        logged = self.session.statistics.logged
+        self._undo.append(
+            trainer_logs.watch(functools.partial(logged.take, is_of_trainer=True), logged.take_of_trainer)
+        )
 
     def _idle_parts(self, rank: Rank) -> list[BackgroundPart]:
         session, sources = self.session, self.steps.sources
         parts = [sources.saver.slabs, *sources.timing.files(session, rank), *self._checkpoints(rank)]
-        return [*parts, *machine_parts(session, rank)]
+        return [*parts, *self._answers(rank), *machine_parts(session, rank)]
+
+    def _answers(self, rank: Rank) -> list[BackgroundPart]:
+        """Return the file of the answers that the user has allowed to keep; nothing else is kept."""
+        session = self.session
+        if not (session.environment.shows_samples and session.has_place_for_profiles):
+            return []
+        file = AnswersFile(
+            functools.partial(session.open_folder, ANSWERS),
+            worker=worker_name(rank.number),
+            start=session.start_position,
+        )
+        session.statistics.logged.keep_answers = lambda step, given: file.add(step, given.to_keep())
+        return [file]
 
     def _checkpoints(self, rank: Rank) -> list[BackgroundPart]:
         """Watch what the script writes, and return the file that lists it; nothing if the run has no place for it."""

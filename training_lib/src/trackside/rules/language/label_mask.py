@@ -1,4 +1,4 @@
-"""label-mask: the labels of a fine-tuning cover the wrong tokens."""
+"""label-mask: the labels of a fine-tuning are of the wrong tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trackside.contracts.run.recorded_names import (
     LABELLED_ENDS,
     LABELLED_PADDING,
     LABELLED_TOKENS,
-    LABELS_SHIFTED,
+    TARGET_PLACES,
 )
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
@@ -23,13 +23,19 @@ from trackside.trial.window import Window
 
 _NONE = "tokens with a label, in %"
 _PADDING = "padding with a label, in %"
-_SHIFTED = "batches whose labels are one token ahead, in %"
+_PLACES = {
+    0: "batches whose targets are the tokens themselves, in %",
+    2: "batches whose targets are two tokens ahead, in %",
+}
 _ENDS = "rows with a label on an end token, in %"
 _BEGINS = "rows with two begin tokens, in %"
 _SENTENCES = {
     _NONE: "No token of the batches has a label: the loss is a mean over nothing.",
     _PADDING: "The padding has labels: the model is trained to write padding.",
-    _SHIFTED: "The labels are one token ahead, and the model shifts them once more: it learns the token after next.",
+    _PLACES[
+        0
+    ]: "The loss compares each output with the token that it was computed from: the model learns to repeat it.",
+    _PLACES[2]: "The labels are shifted twice: the loss compares each output with the token after next.",
     _ENDS: "No row has a label on an end token: the model never learns to end.",
     _BEGINS: "The rows begin with two begin tokens, as where a template and the tokenizer add one each.",
 }
@@ -37,7 +43,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class LabelMask(Rule):
-    """The labels of a fine-tuning cover the wrong tokens.
+    """The labels of a fine-tuning are of the wrong tokens.
 
     Why it matters:
         The loss of a supervised fine-tuning falls whatever its labels say. With labels on padding, with the end token
@@ -51,7 +57,9 @@ class LabelMask(Rule):
 
         1. no token has a label;
         2. more than half of the padding has a label;
-        3. each label is the token after the one that it stands at: transformers' models shift labels themselves;
+        3. the targets of the loss are not the next tokens but those after next, as where collator and model both shift
+           labels, or the tokens themselves, as where nobody does. They are read from the graph of the loss, so that a
+           loop may shift labels by itself;
         4. in no look any row has a label on an end token, while rows are texts of their own: some tokens have no label,
            or rows are padded. Blocks cut from a stream of text need no end;
         5. nearly all rows begin with two begin tokens.
@@ -83,16 +91,16 @@ class LabelMask(Rule):
     what_to_do = (
         "Print the tokens of one row beside its labels: padding -100, the answer and its end not.",
         "Give the tokenizer a padding token that is not the end token.",
-        "Let the model shift the labels: give it labels that are a copy of input_ids.",
+        "Shift labels once: a model of transformers that is given labels does it, a loss by hand does not.",
     )
 
     fewest: int = parameter(5, "looks at batches from which on it judges", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding for each kind of wrong labels."""
-        tokens = self._looks(window, LABELLED_TOKENS)
+        tokens, shifted = self._looks(window, LABELLED_TOKENS), self._at_wrong_place(window)
         if tokens is None:
-            return []
+            return shifted
         share = float(np.median(tokens))
         if share == 0:
             return [finding_of(window, LABELLED_TOKENS, _NONE, 0.0, below=100 * (1 - ALL_BUT_CHANCE), series=())]
@@ -101,9 +109,7 @@ class LabelMask(Rule):
         if padding is not None and np.median(padding) > MOST:
             labelled = 100 * float(np.median(padding))
             found.append(finding_of(window, LABELLED_PADDING, _PADDING, labelled, above=100 * MOST, series=()))
-        shifted = self._looks(window, LABELS_SHIFTED)
-        if shifted is not None and np.mean(shifted) > NEARLY_ALL:
-            found.append(finding_of(window, LABELS_SHIFTED, _SHIFTED, 100.0, above=100 * NEARLY_ALL, series=()))
+        found += shifted
         is_of_texts = share < ALL_BUT_A_FEW or padding is not None
         if ends is not None and ends.max() == 0 and is_of_texts and not found:
             found.append(finding_of(window, LABELLED_ENDS, _ENDS, 0.0, below=100 * (1 - ALL_BUT_CHANCE), series=()))
@@ -115,12 +121,24 @@ class LabelMask(Rule):
 
     def lacks(self, window: Window) -> str:
         """Return a clause without enough looks."""
-        missing = self._looks(window, LABELLED_TOKENS) is None
+        missing = all(self._looks(window, name) is None for name in (LABELLED_TOKENS, TARGET_PLACES))
         return f"{self.fewest} batches with labels for a causal language model of transformers" if missing else ""
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: which tokens have labels."""
         return _SENTENCES[findings[0].measure]
+
+    def _at_wrong_place(self, window: Window) -> list[Finding]:
+        """Return a finding if the targets of the loss are at another place than the next token."""
+        places = self._looks(window, TARGET_PLACES)
+        known = places[places >= 0] if places is not None else np.zeros(0)
+        if len(known) < self.fewest:
+            return []
+        return [
+            finding_of(window, TARGET_PLACES, measure, 100 * share, above=100 * NEARLY_ALL, series=())
+            for place, measure in _PLACES.items()
+            if (share := float(np.mean(known == place))) > NEARLY_ALL
+        ]
 
     def _looks(self, window: Window, name: str) -> np.ndarray | None:
         columns = window.statistic(name, "mean", mode=None)

@@ -29,7 +29,13 @@ from trackside.situation.constants import (
     TRACE,
     TWICE,
 )
-from trackside.situation.rollouts import Course, course_of, nats_of_an_answer, share_of_equal_groups
+from trackside.situation.rollouts import (
+    Course,
+    course_of,
+    group_outcomes,
+    nats_of_an_answer,
+    share_of_equal_groups,
+)
 from trackside.trial.window import Window
 
 _FALLS = "mean reward, which falls"
@@ -37,6 +43,16 @@ _EQUAL = "groups whose answers all got the same reward, in %"
 _FLAT = "rise of the mean reward, in deviations of a level"
 _MOVED = "rise of the mean reward, in deviations of a level, while the policy changes"
 _RANDOM = "entropy of the next token, in nats, which rises while the reward does not"
+
+
+def _says_the_same_of_all(known: Known) -> str | bool:
+    """Return which reward all answers of most groups got; True if that is unknown."""
+    outcomes = group_outcomes(known.window)
+    if outcomes is None or max(outcomes.solved, outcomes.unsolved) < MOST:
+        return True
+    if outcomes.solved > outcomes.unsolved:
+        return f"in {100 * outcomes.solved:.0f} % of the groups each answer got the highest reward: all are accepted"
+    return f"in {100 * outcomes.unsolved:.0f} % of the groups each answer got the lowest reward: none is accepted"
 
 
 def _goes_the_wrong_way(known: Known) -> str | bool:
@@ -91,7 +107,8 @@ class RewardWithoutProgress(Rule):
         2. All answers to a prompt got the same reward in 95 % of the groups of the newest logs, and the reward has not
            risen, though the answers differ: an answer holds two nats of entropy or more. A solved task is silent: there
            the answers are the same, or the reward has risen. A reward that was the same number in each of `fewest` logs
-           counts as well where no groups are logged.
+           counts as well where no groups are logged. Where it is known, groups that got the highest reward are told
+           from those that got the lowest.
         3. After `flat_logs` logs no level is above the first one by more than two standard errors, or 15 % of the
            spread of rewards within a group, while groups have answers with different rewards.
 
@@ -132,7 +149,7 @@ class RewardWithoutProgress(Rule):
         Cause.LEARNING_RATE_TOO_LOW,
     )
     suspects = (
-        Suspect(Cause.UNINFORMATIVE_REWARD, only=(_EQUAL,)),
+        Suspect(Cause.UNINFORMATIVE_REWARD, _says_the_same_of_all, only=(_EQUAL,)),
         Suspect(Cause.ENTROPY_TOO_HIGH, only=(_RANDOM,)),
         Suspect(Cause.LOSS_SIGN, _goes_the_wrong_way, only=(_FALLS,)),
         Suspect(Cause.LEARNING_RATE_TOO_HIGH, _breaks_off, only=(_FALLS,)),

@@ -26,6 +26,7 @@ from trackside.views.report.charts.heatmap import Heatmap
 from trackside.views.report.charts.line_chart import MOST_BUCKETS, Span
 from trackside.views.report.charts.wall_time import WallTime
 from trackside.views.report.distribution import Distribution, distributions
+from trackside.views.report.fine_tuning import fine_tuning_curves
 from trackside.views.report.incident import Incident, incidents
 from trackside.views.report.layers import FIRST_LAYERS, LayerChoice, layer_maps
 from trackside.views.report.machine import core_maps, machine_curves
@@ -57,6 +58,7 @@ class ReportData:
     steps      first and last training step; None without any
     wall_time  the moments of these steps, if the charts are over wall time
     charts     (title, numbers) of each curve, each with at least one bucket
+    fine_tuning  (title, numbers) of each number of a fine-tuning that was logged
     is_window  True if only some steps are shown
     changes    what changed at these steps against those before; None for all steps, or if too few lie before
     heatmaps   layers over steps, each with at least one row
@@ -79,6 +81,7 @@ class ReportData:
     steps: tuple[int, int] | None
     wall_time: WallTime | None
     charts: tuple[tuple[str, Buckets], ...]
+    fine_tuning: tuple[tuple[str, Buckets], ...]
     is_window: bool
     changes: Changes | None
     heatmaps: tuple[Heatmap, ...]
@@ -179,6 +182,7 @@ def gather(
         steps=steps,
         wall_time=wall_time(trial, steps) if is_by_time and steps else None,
         charts=charts,
+        fine_tuning=fine_tuning_curves(trial, steps) if steps else (),
         is_window=is_window,
         changes=changes(trial, steps) if is_window and steps else None,
         heatmaps=heatmaps,

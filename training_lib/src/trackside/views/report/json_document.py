@@ -47,7 +47,11 @@ def report_document(data: ReportData) -> dict[str, Any]:
         "workers": list(data.workers),
         "curves": [
             {"section": section, "title": title, **_buckets(found)}
-            for section, some in (("training", data.charts), ("machine", data.machine))
+            for section, some in (
+                ("training", data.charts),
+                ("fine-tuning", data.fine_tuning),
+                ("machine", data.machine),
+            )
             for title, found in some
         ],
         "maps": [

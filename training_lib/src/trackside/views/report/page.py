@@ -27,6 +27,7 @@ from trackside.views.report.charts.line_chart import line_chart
 from trackside.views.report.charts.look import AS_IT_FITS, Look
 from trackside.views.report.charts.markup import Child, Markup, element, joined
 from trackside.views.report.distribution_figure import distribution_figure
+from trackside.views.report.fine_tuning import SHARES
 from trackside.views.report.gathered import ReportData
 from trackside.views.report.incident_section import anchor_of, incident_section
 from trackside.views.report.model.section import model_section
@@ -41,6 +42,7 @@ TITLES = {  # of each section, by its anchor
     "rescue": "Rescue",
     "incidents": "How it began",
     "training": "Training",
+    "fine-tuning": "Fine-tuning",
     "model": "Model",
     "speed": "Where the time went",
     "machine": "The machine",
@@ -141,6 +143,8 @@ def _sections(data: ReportData, links: Links | None, look: Look) -> Iterator[tup
     if data.incidents:
         yield "incidents", incident_section(data.incidents)
     yield "training", _training(data, look)
+    if data.fine_tuning:
+        yield "fine-tuning", _fine_tuning(data, look)
     if data.model is not None:
         yield "model", model_section(data.model)
     yield "speed", speed_section(data.speed)
@@ -297,6 +301,23 @@ def _training(data: ReportData, look: Look) -> Markup:
         for title, found in data.charts
     ]
     return joined(element("p", legend, class_="note"), charts)
+
+
+def _fine_tuning(data: ReportData, look: Look) -> Markup:
+    charts = [
+        line_chart(
+            title,
+            found,
+            steps=data.steps or (0, 0),
+            spans=data.spans,
+            shown=(0.0, 1.0) if title in SHARES else (),
+            clock=data.wall_time,
+            look=look,
+        )
+        for title, found in data.fine_tuning
+    ]
+    note = "As the trainer or the script logged them. Groups are the answers to one prompt."
+    return joined(element("p", note, class_="note"), charts)
 
 
 def _machine(data: ReportData, look: Look) -> Markup:

@@ -59,7 +59,7 @@ class VerdictCard:
         yield title + Text(f" {line * max(0, options.max_width - title.cell_len - 1)}".rstrip(), style=style)
         yield from wrapped(console, Text(clean(_what(verdict))), options.max_width)
         facts = _rows(verdict, self._sources, ascii_only=ascii_only)
-        rows = [*facts, *_state_rows(group), *_cause_rows(group), *_symptom_rows(group)]
+        rows = [*facts, *_state_rows(group), *_cause_rows(group), *self._answer_rows(), *_symptom_rows(group)]
         for row_label, row in rows:
             label = Text(row_label, style="bold")
             yield from beside(console, label, Text(clean(row)), indent=LABEL_COLUMNS, width=options.max_width)
@@ -75,6 +75,12 @@ class VerdictCard:
             text = Text.assemble((code, style_of_code), f": trackside rules show {verdict.rule_id}")
             yield from beside(console, label, text, indent=LABEL_COLUMNS, width=options.max_width)
         yield Text(line * options.max_width, style=style)
+
+    def _answer_rows(self) -> Iterator[tuple[str, str]]:
+        """Yield answers of a language model that the problem is about, where the run keeps some."""
+        shows = self._sources is not None and self._group.standing
+        for number, answer in enumerate(self._sources.answers(self._group.lead) if shows else ()):
+            yield "answers" if number == 0 else "", answer
 
     def _title(self, *, ascii_only: bool) -> str:
         group, verdict = self._group, self._group.lead

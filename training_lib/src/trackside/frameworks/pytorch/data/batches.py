@@ -1,7 +1,7 @@
 """The source of numbers about batches: those that DataLoaders draw and return, looked at in the process that trains.
 
 The first 256 batches are looked at, and 64 of every thousand after them. A look reads a few hundred elements of each
-tensor, draws no random number, and holds nothing of the batch.
+tensor, draws no random number, and holds nothing of the batch but the tokens of the newest.
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class BatchSource:
 
     Attributes:
         pass_begins: Called before the first batch of a pass. Returns True if that will be seen.
+        tokens: The numbers about tokens of batches, and the newest of these.
 
     Args:
         statistics: The session's statistics.
@@ -116,7 +117,7 @@ class BatchSource:
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self._rows = EvaluatedRows()
         self._held_out = HeldOutInputs()
-        self._tokens = TokenBatches(roots)
+        self.tokens = TokenBatches(roots)
         self._fetched = untraced(protect(self._look))
         self._drawn = untraced(protect(self._look_at_rows))
         self._pass_begins = untraced(protect(self._look_at_pass))
@@ -280,7 +281,7 @@ class BatchSource:
         added[EPOCH, "mean"] = float(seen.passes - 1)
         if ready >= 0:
             added[BATCHES_READY, "mean"] = ready
-        self._tokens.look(batch, added)
+        self.tokens.look(batch, added)
         if self._rows.is_waiting:
             self._add_evaluated(added, iterator)
         if seen.count > LOOKS_AT_FIRST and seen.count % LOOK_INTERVAL >= LOOKS_IN_A_ROW:

@@ -5,7 +5,8 @@ Looks at the batch as the DataLoader gives it, on the processor, at the first ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,6 @@ from trackside.contracts.run.recorded_names import (
     LABELLED_ENDS,
     LABELLED_PADDING,
     LABELLED_TOKENS,
-    LABELS_SHIFTED,
     UNTRAINED_TOKENS,
 )
 from trackside.frameworks.pytorch.ground.memory import has_memory
@@ -23,11 +23,12 @@ from trackside.frameworks.pytorch.ground.script_objects import parameters_of
 
 LOOKS_AT_FIRST, LOOK_INTERVAL = 32, 128  # batches
 MOST_TOKENS = 1 << 16  # of a batch that are looked at
+KEPT_BATCHES = 4  # newest ones: loaders fetch ahead of the step that trains on a batch
 MOST_ADDED = 64  # highest tokens of a batch whose embeddings are looked at
 _SAMPLE = 512  # embeddings whose mean stands for that of all
 _NEAR = 0.15  # of the usual distance from the mean: an embedding that was set to it
 _NO_LABEL = -100
-_CAUSAL = ("ForCausalLM", "LMHeadModel")  # ends of names of transformers' classes, which shift labels themselves
+_CAUSAL = ("ForCausalLM", "LMHeadModel")  # ends of names of transformers' classes
 
 
 class TokenBatches:
@@ -40,6 +41,11 @@ class TokenBatches:
     def __init__(self, roots: Callable[[], Iterable[tuple[str, torch.nn.Module]]]) -> None:
         self._roots = roots
         self._count = 0
+        self._newest: deque[torch.Tensor] = deque(maxlen=KEPT_BATCHES)
+
+    def newest(self) -> Sequence[torch.Tensor]:
+        """Return the tokens of the newest batches, for a loss of one of them; nothing for other models."""
+        return tuple(self._newest) if self._newest and self._model() is not None else ()
 
     def look(self, batch: Any, added: dict[tuple[str, str], Any]) -> None:
         """Add the numbers of a batch, if it has tokens and labels and a look is due.
@@ -48,14 +54,18 @@ class TokenBatches:
             batch: The batch of a DataLoader.
             added: The numbers of the open step, by name and statistic.
         """
-        if not isinstance(batch, Mapping) or not {"input_ids", "labels"} <= batch.keys():
+        tokens = _tokens(batch)
+        if tokens is None:
+            return
+        self._newest.append(tokens)
+        labels = batch.get("labels") if isinstance(batch, Mapping) else None
+        if labels is None:
             return
         self._count += 1
         if self._count > LOOKS_AT_FIRST and self._count % LOOK_INTERVAL:
             return
-        tokens, labels = batch["input_ids"], batch["labels"]
-        model = next((root for _, root in self._roots() if type(root).__name__.endswith(_CAUSAL)), None)
-        if model is None or not _are_rows(tokens, labels) or not (has_memory(tokens) and has_memory(labels)):
+        model = self._model()
+        if model is None or not _are_labels(labels, tokens):
             return
         with torch.no_grad():
             mask = batch.get("attention_mask")
@@ -67,18 +77,29 @@ class TokenBatches:
             if (untrained := _untrained(model, tokens)) is not None:
                 added[UNTRAINED_TOKENS, "mean"] = untrained
 
+    def _model(self) -> torch.nn.Module | None:
+        return next((root for _, root in self._roots() if type(root).__name__.endswith(_CAUSAL)), None)
 
-def _are_rows(tokens: Any, labels: Any) -> bool:
-    return (
-        isinstance(tokens, torch.Tensor)
-        and isinstance(labels, torch.Tensor)
-        and tokens.ndim == 2
-        and tokens.shape == labels.shape
-        and 0 < tokens.numel() <= MOST_TOKENS
-        and tokens.device.type == labels.device.type == "cpu"
-        and not tokens.is_floating_point()
-        and not labels.is_floating_point()
-    )
+
+def _tokens(batch: Any) -> torch.Tensor | None:
+    """Return the tokens of a batch: its `input_ids`, or the first of its tensors, if they are rows of whole numbers."""
+    found: Any = None
+    if isinstance(batch, Mapping):
+        found = batch.get("input_ids")
+    elif isinstance(batch, (tuple, list)) and batch:
+        found = batch[0]
+    elif isinstance(batch, torch.Tensor):
+        found = batch
+    is_of_rows = isinstance(found, torch.Tensor) and found.ndim == 2 and 0 < found.numel() <= MOST_TOKENS
+    return found if is_of_rows and _is_readable(found) else None
+
+
+def _are_labels(labels: Any, tokens: torch.Tensor) -> bool:
+    return isinstance(labels, torch.Tensor) and labels.shape == tokens.shape and _is_readable(labels)
+
+
+def _is_readable(found: torch.Tensor) -> bool:
+    return found.device.type == "cpu" and not found.is_floating_point() and has_memory(found)
 
 
 def _numbers(tokens: torch.Tensor, labels: torch.Tensor, mask: Any, config: Any) -> Iterator[tuple[str, float]]:
@@ -97,12 +118,8 @@ def _numbers(tokens: torch.Tensor, labels: torch.Tensor, mask: Any, config: Any)
     if count < tokens.numel():
         yield LABELLED_PADDING, float(labelled[~read].float().mean())
     if ends:
-        yield LABELLED_ENDS, float((_is_any(tokens, ends) & read & labelled).any(1).float().mean())
-    own = labelled[:, :-1]
-    if bool(own.any()):
-        same = float((labels == tokens)[:, :-1][own].float().mean())
-        following = float((labels[:, :-1] == tokens[:, 1:])[own].float().mean())
-        yield LABELS_SHIFTED, float(following > 0.99 and same < 0.5)
+        # by the labels: where a loop shifts them, the one of the end stands a place before it
+        yield LABELLED_ENDS, float((_is_any(labels, ends) & read & labelled).any(1).float().mean())
     if begins and tokens.shape[1] > 1:
         first = read.long().argmax(1).clamp(max=tokens.shape[1] - 2)[:, None]
         twice = _is_any(tokens.gather(1, first), begins) & _is_any(tokens.gather(1, first + 1), begins)

@@ -1,4 +1,4 @@
-"""Looks into the graph of a loss at few steps: gradients of its terms, attention, two views, columns of a target.
+"""Looks into the graph of a loss at few steps: terms' gradients, attention, two views, columns and places of targets.
 
 A look is taken where `due` has come, in the backward pass of the script, and its numbers are those of the step. Steps
 between looks are not touched. Terms and gradients are looked at on steps that follow from their number alone, so that
@@ -8,7 +8,7 @@ all ranks look at the same ones; attention as often as its time allows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from trackside.contracts.run.recorded_names import (
     LOCAL_GRADIENT,
     SAME_VIEWS,
     SMALL_TARGET_ERROR,
+    TARGET_PLACES,
     TARGET_SCALE,
     loss_term,
     loss_term_guess,
@@ -32,6 +33,7 @@ from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of
 from trackside.frameworks.pytorch.losses.target_columns import column_numbers
+from trackside.frameworks.pytorch.losses.target_places import target_places
 from trackside.frameworks.pytorch.losses.terms import TermGradients
 from trackside.frameworks.pytorch.losses.twin_views import same_views
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
@@ -45,6 +47,7 @@ _ALARM, _DENSE_STEPS = 1.25, 10  # times the usual logit; steps that are looked 
 _REMEMBERED = 50
 _CALM_INTERVALS = 4  # usual intervals after a burst, in which no other begins
 _INTERVAL_AT_FIRST = 50
+_PLACES_AT_FIRST = 12  # steps, at each of which the places of targets are looked at
 _REGULAR_UNTIL = 200  # where few looks are taken, they lie at irregular places: see `capture/ground/irregular.py`
 _PACES = ((20, 5), (200, 20), (2000, 100))  # up to this step one look in so many
 
@@ -65,15 +68,24 @@ class GraphLooks:
         session: The run.
         statistics: Readings of the optimizers, and the numbers on their way from devices.
         fuse: Makes functions of ours harmless to the script.
+        tokens: Returns the tokens of the newest batches.
     """
 
-    def __init__(self, session: RunSession, *, statistics: PyTorchStatistics, fuse: Fuse) -> None:
+    def __init__(
+        self,
+        session: RunSession,
+        *,
+        statistics: PyTorchStatistics,
+        fuse: Fuse,
+        tokens: Callable[[], Sequence[torch.Tensor]] = tuple,
+    ) -> None:
         self.due = 1  # the graph of step 0 is there before the run is
         self._engine, self._record = session.engine, session.statistics
         self._statistics, self._numbers = statistics, statistics.numbers
         self._protect = protect = fuse.protect
         fuse.when_blown = self._stop
-        self._due_terms = self._due_attention = 1
+        self._due_terms = self._due_attention = self._due_places = 1
+        self._tokens = tokens
         self._open: TermGradients | None = None
         self._kinds: tuple[str, ...] = ()  # of the terms of the loss that is followed
         self._local: list[torch.Tensor] = []
@@ -102,9 +114,12 @@ class GraphLooks:
             self._look_at_gradients()
             self._look_at_views(loss.grad_fn)
             self._look_at_columns(loss.grad_fn)
+        if step >= self._due_places:
+            self._look_at_places(loss.grad_fn)
+            self._due_places = step + 1 if step < _PLACES_AT_FIRST else self._due_terms
         if step >= self._due_attention:
             self._look_at_attention(loss.grad_fn, began, step)
-        self.due = min(self._due_terms, self._due_attention)
+        self.due = min(self._due_terms, self._due_attention, self._due_places)
         budget.spend_on_rows(began)  # at few steps, which samples would miss
 
     def _look_at_terms(self, end: Any) -> None:
@@ -135,6 +150,16 @@ class GraphLooks:
             self._add(TARGET_SCALE, "mean", found.scale)
             self._add(SMALL_TARGET_ERROR, "mean", found.small_error)
             self._add(LARGE_TARGET_ERROR, "mean", found.large_error)
+
+    def _look_at_places(self, end: Any) -> None:
+        batches = self._tokens()
+        try:
+            with torch.no_grad():
+                found = target_places(end, batches) if batches else None
+        except RuntimeError:  # as above
+            return
+        if found is not None:
+            self._add(TARGET_PLACES, "mean", found)
 
     def _look_at_gradients(self) -> None:
         distributed = torch.distributed

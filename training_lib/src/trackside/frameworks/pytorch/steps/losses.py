@@ -6,6 +6,7 @@ it has that function's name. Otherwise it is `loss`, unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,13 +56,14 @@ class LossSource:
         validation: Validation,
         inputs: LossInputSource,
         facts: ModelFactsSource,
+        tokens: Callable[[], Sequence[torch.Tensor]],
     ) -> None:
         self._engine, self._guard = session.engine, session.guard
         self._statistics, self._record = statistics, statistics.record
         self._saver, self._validation = saver, validation
         self._inputs, self._facts = inputs, facts
         fuse = Fuse(session.guard, "looking into the graph of a loss")
-        self.looks = GraphLooks(session, statistics=statistics, fuse=fuse)
+        self.looks = GraphLooks(session, statistics=statistics, fuse=fuse, tokens=tokens)
 
     def backward_called(self, tensors: Any, *, is_saved: bool) -> None:
         """Add the losses that a backward pass begins with.

@@ -119,6 +119,7 @@ class PyTorchSources:
             validation=self.validation,
             inputs=self.loss_inputs,
             facts=self.facts,
+            tokens=self.batches.tokens.newest,
         )
         self.parameters = ParameterSource(
             session,
