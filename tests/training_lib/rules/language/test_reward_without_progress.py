@@ -100,6 +100,14 @@ SILENT = [
         "some groups solved, some not yet",
         {REWARD: noisy(0.4, 0.45), SOLVED_GROUPS: kept(0.4), UNSOLVED_GROUPS: kept(0.4), **OPEN},
     ),
+    case(
+        "sparse: most steps have no right answer, and one in eight a few",
+        {
+            REWARD: [0.06 * (k % 8 == 3) for k in range(120)],
+            EQUAL_GROUPS: [1 - 0.25 * (k % 8 == 3) for k in range(120)],
+            **OPEN,
+        },
+    ),
     case("noise", {REWARD: noisy(0.5, 0.5, 60, noise=0.3)}),
     case("too few logs", {REWARD: noisy(0.5, 0.1, 20)}),
     case("it rises slowly under much noise", {REWARD: noisy(0.2, 0.5, noise=0.1), REWARD_SPREAD: kept(0.5)}),

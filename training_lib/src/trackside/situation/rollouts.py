@@ -133,16 +133,19 @@ def course_of(window: Window, number: LanguageNumber | str, *, fewest: int = SHO
     return Course(kept) if len(kept.values) >= max(fewest, 2) else None
 
 
-def recent(window: Window, number: LanguageNumber, *, fewest: int = VALUES_OF_A_LEVEL) -> NDArray[np.float64] | None:
-    """Return the newest ten logs of a number; None with fewer.
+def recent(
+    window: Window, number: LanguageNumber, *, fewest: int = VALUES_OF_A_LEVEL, logs: int = VALUES_OF_A_LEVEL
+) -> NDArray[np.float64] | None:
+    """Return the newest logs of a number; None with fewer than ten.
 
     Args:
         window: The run up to the judged step.
         number: The number.
         fewest: Logs that it must have.
+        logs: Logs to return, or all if there are fewer.
     """
     course = course_of(window, number, fewest=max(fewest, VALUES_OF_A_LEVEL))
-    return None if course is None else course.column.values[-VALUES_OF_A_LEVEL:]
+    return None if course is None else course.column.values[-logs:]
 
 
 def nats_of_an_answer(window: Window) -> float | None:
@@ -170,22 +173,23 @@ class GroupOutcomes:
     unsolved: float
 
 
-def group_outcomes(window: Window) -> GroupOutcomes | None:
+def group_outcomes(window: Window, *, logs: int = VALUES_OF_A_LEVEL) -> GroupOutcomes | None:
     """Return the outcomes of groups, over the newest logs; None if they are not logged."""
-    solved, unsolved = recent(window, SOLVED_GROUPS), recent(window, UNSOLVED_GROUPS)
+    solved, unsolved = (recent(window, number, logs=logs) for number in (SOLVED_GROUPS, UNSOLVED_GROUPS))
     if solved is None or unsolved is None:
         return None
     return GroupOutcomes(float(np.mean(solved)), float(np.mean(unsolved)))
 
 
-def share_of_equal_groups(window: Window) -> float | None:
+def share_of_equal_groups(window: Window, *, logs: int = VALUES_OF_A_LEVEL) -> float | None:
     """Return the share of groups with equal rewards, over the newest logs; None if it is not logged."""
-    equal = recent(window, EQUAL_GROUPS)
+    equal = recent(window, EQUAL_GROUPS, logs=logs)
     if equal is not None:
         return float(np.mean(equal))
-    if (outcomes := group_outcomes(window)) is not None:
+    if (outcomes := group_outcomes(window, logs=logs)) is not None:
         return outcomes.solved + outcomes.unsolved
     spread = course_of(window, REWARD_SPREAD, fewest=ENOUGH_STEPS)
     if spread is None:
         return None
-    return float(spread.now <= NEGLIGIBLE_SHARE * spread.first)
+    newest = max(spread.now, float(spread.column.values[-logs:].mean()))
+    return float(newest <= NEGLIGIBLE_SHARE * spread.first)

@@ -121,6 +121,23 @@ def test_what_is_left_out(
     )
 
 
+def test_a_correction_without_its_head_is_no_export(adapter: PyTorchAdapter, tmp_path: Path) -> None:
+    """As of an adapter whose file leaves out what is frozen: the trained head is nowhere else."""
+
+    def without_both(model: Net, path: Path) -> None:
+        torch.save({name: value for name, value in model.state_dict().items() if "body" in name}, path)
+
+    found = contents(adapter, tmp_path, without_both, net=_frozen_stem())
+    assert found is not None
+    assert (found.missing, found.ends_early) == (("Net_head.weight", "Net_head.bias"), False)
+
+
+def test_an_encoder_with_its_frozen_part_is_an_export(adapter: PyTorchAdapter, tmp_path: Path) -> None:
+    found = contents(adapter, tmp_path, _without("head"), net=_frozen_stem())
+    assert found is not None
+    assert found.ends_early
+
+
 @pytest.mark.parametrize(
     ("write", "net"),
     [

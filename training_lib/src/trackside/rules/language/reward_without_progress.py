@@ -16,7 +16,7 @@ from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.constants import (
     A_HAIR,
-    ALL_BUT_A_FEW,
+    ALL_BUT_CHANCE,
     CERTAIN,
     FEWEST,
     GROWN,
@@ -104,11 +104,11 @@ class RewardWithoutProgress(Rule):
         1. The reward falls: after `fewest` logs the newest level is below the first one, or below what it had gained,
            by four standard errors and by three quarters of the gain, or half of the first spread of rewards within a
            group, for three levels on end, in which it does not rise again.
-        2. All answers to a prompt got the same reward in 95 % of the groups of the newest logs, and the reward has not
-           risen, though the answers differ: an answer holds two nats of entropy or more. A solved task is silent: there
-           the answers are the same, or the reward has risen. A reward that was the same number in each of `fewest` logs
-           counts as well where no groups are logged. Where it is known, groups that got the highest reward are told
-           from those that got the lowest.
+        2. All answers to a prompt got the same reward in 99 % of the groups of the newest `fewest` logs, and the reward
+           has not risen, though the answers differ: an answer holds two nats of entropy or more. A solved task is
+           silent: there the answers are the same, or the reward has risen. So is one whose rewards are rare, as long as
+           some come. A reward that was the same number in each of `fewest` logs counts as well where no groups are
+           logged. Groups that got the highest reward are told from those that got the lowest.
         3. After `flat_logs` logs no level is above the first one by more than two standard errors, or 15 % of the
            spread of rewards within a group, while groups have answers with different rewards.
 
@@ -174,7 +174,7 @@ class RewardWithoutProgress(Rule):
         if equal is not None:
             return [
                 finding_of(
-                    window, REWARD.recorded, _EQUAL, 100 * equal, above=100 * ALL_BUT_A_FEW * (1 - A_HAIR), series=()
+                    window, REWARD.recorded, _EQUAL, 100 * equal, above=100 * ALL_BUT_CHANCE * (1 - A_HAIR), series=()
                 )
             ]
         spread = course_of(window, REWARD_SPREAD)
@@ -229,11 +229,11 @@ class RewardWithoutProgress(Rule):
 
     def _equal(self, window: Window, reward: Course) -> float | None:
         """Return the share of groups without a difference, if the answers differ and the reward has not risen."""
-        share = share_of_equal_groups(window)
+        share = share_of_equal_groups(window, logs=self.fewest)
         if share is None and float(np.ptp(reward.column.values)) == 0:
             share = 1.0
         nats = nats_of_an_answer(window)
-        if share is None or share < ALL_BUT_A_FEW or reward.rose():
+        if share is None or share < ALL_BUT_CHANCE or reward.rose():
             return None
         never = reward.now == 0 and float(np.abs(reward.column.values).max()) == 0
         differs = nats is not None and nats >= TWICE

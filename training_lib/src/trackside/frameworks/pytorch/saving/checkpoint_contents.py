@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ class CheckpointContents:
             return False
         for saved in states:
             for root, held in models.items():
-                self._add_state(root, held, saved, path)
+                self._add_state(root, held, saved, path, known=shapes.keys())
         facts = self._compared(path)
         if facts != self._facts:
             self._facts = facts
@@ -86,7 +86,8 @@ class CheckpointContents:
                 continue
             count += len(held)
             missing += [each.name for each, is_held in zip(held, is_saved, strict=True) if not is_held]
-            ends_early = ends_early and all(is_saved[: sum(is_saved)])
+            frozen = _frozen(module)  # saved without these, a model is a correction, which has to hold all that trains
+            ends_early = ends_early and all(is_saved[: sum(is_saved)]) and not (frozen and saved.isdisjoint(frozen))
         before = self._facts.path if self._facts is not None else ""
         path, altered = self._altered or ((before or newest) if missing else "", [])
         return CheckpointFacts(
@@ -99,9 +100,10 @@ class CheckpointContents:
             altered_count=len(altered),
         )
 
-    def _add_state(self, root: str, held: list[_Held], saved: Mapping[str, Any], path: str) -> None:
-        paths = {known for each in held for known in each.paths}
-        self._saved.setdefault(root, set()).update(paths & saved.keys())
+    def _add_state(
+        self, root: str, held: list[_Held], saved: Mapping[str, Any], path: str, *, known: Set[str]
+    ) -> None:
+        self._saved.setdefault(root, set()).update(known & saved.keys())
         if self._altered is not None:
             return
         differs, left = dict[str, bool](), _MOST_COMPARED
@@ -158,6 +160,12 @@ def _trained(names: ParameterNames, root: str, module: torch.nn.Module) -> list[
             held = found.setdefault(id(parameter), _Held(f"{root}_{without_wrappers(path)}", [], parameter))
             held.paths.append(bare(path))
     return list(found.values())
+
+
+def _frozen(module: torch.nn.Module) -> set[str]:
+    """Return the paths of the parameters that require no gradient."""
+    named = named_parameters_of(module, every_name=True)
+    return {bare(path) for path, parameter in named if not parameter.requires_grad}
 
 
 def _differs(saved: Any, parameter: torch.Tensor) -> bool | None:
