@@ -12,7 +12,7 @@ from trackside.contracts.run.language_numbers import CUT_SHARE, REWARD
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.situation.constants import ALL_BUT_CHANCE, NEAR_A_LIMIT
+from trackside.situation.constants import ALL_BUT_A_FEW, ALL_BUT_CHANCE, NEAR_A_LIMIT
 from trackside.situation.rollouts import Course, course_of
 from trackside.trial.window import Window
 
@@ -31,6 +31,7 @@ class UnendedAnswers(Rule):
 
         1. None has ended in any of the newest `fewest` logs: 99 % of the answers or more were cut off in each.
         2. Or nearly all are cut off (`share`, in the median), which has not become less, and the reward has not risen.
+        3. Or 95 % are cut off, and fewer were at first: the policy is rewarded for length, or learns not to end.
 
         A model that is to write long answers, and learns all the same, ends a few of them: silent.
 
@@ -78,7 +79,10 @@ class UnendedAnswers(Rule):
             return []
         median = float(np.median(cut.column.values[-self.fewest :]))
         reward = course_of(window, REWARD)
-        is_stuck = median >= self.share and not cut.fell() and (reward is None or not reward.rose())
+        learns_nothing = reward is None or not reward.rose()
+        is_stuck = (
+            median >= self.share and not cut.fell() and (learns_nothing or (cut.rose() and median >= ALL_BUT_A_FEW))
+        )
         if not self.never_ends(cut) and not is_stuck:
             return []
         limit = min(self.share, median * NEAR_A_LIMIT)
