@@ -216,7 +216,7 @@ PLANTED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("loop-and-collator-shift", partial(by_hand, loop_shifts=True), ("label-mask",)),
     ("adapter-frozen", partial(by_hand, adapter="frozen", head=True), ("parameters-not-in-optimizer", "frozen-parameters", "parameters-frozen")),
     ("head-not-saved", partial(by_hand, adapter="trained", head=True, saves=True), ("incomplete-checkpoint",)),
-    ("sign-turned", partial(rewarded, sign=-1.0, teach=150), ("loss-sign",)),
+    ("sign-turned", partial(rewarded, sign=-1.0, teach=150, learning_rate=3e-3, per_device_train_batch_size=64), ("loss-sign",)),
     ("no-end-token", partial(rewarded, end=False, judge="next"), ("unended-answers",)),
     ("rate-far-too-high", partial(rewarded, learning_rate=3e-1), ("learning-rate-too-high", "entropy-collapse")),
     ("rows-without-labels", hidden_nan, ("label-mask", "hidden-loss", "non-finite-data", "undefined-value")),

@@ -1,5 +1,6 @@
-"""What a card shows of the training itself: the line that a finding names, as long as the files are on this machine,
-and answers of a language model, where the user has allowed to keep them.
+"""Lines of the training's own files, for a finding that names one, as long as the files are on this machine.
+
+And the answers of a language model, for a finding about them, where the user has allowed to keep some.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ class PyTorchAdapter:
         return True
 
     def _watch_logs(self) -> None:
-        """Receive what trainers log: their libraries are there once they train."""
+        """Receive the numbers that trainers log; their libraries are imported by the first step."""
         logged = self.session.statistics.logged
         self._undo.append(
             trainer_logs.watch(functools.partial(logged.take, is_of_trainer=True), logged.take_of_trainer)

@@ -45,7 +45,7 @@ _MOVED = "rise of the mean reward, in deviations of a level, while the policy ch
 _RANDOM = "entropy of the next token, in nats, which rises while the reward does not"
 
 
-def _says_the_same_of_all(known: Known) -> str | bool:
+def _is_equal_for_all(known: Known) -> str | bool:
     """Return which reward all answers of most groups got; True if that is unknown."""
     outcomes = group_outcomes(known.window)
     if outcomes is None or max(outcomes.solved, outcomes.unsolved) < MOST:
@@ -149,7 +149,7 @@ class RewardWithoutProgress(Rule):
         Cause.LEARNING_RATE_TOO_LOW,
     )
     suspects = (
-        Suspect(Cause.UNINFORMATIVE_REWARD, _says_the_same_of_all, only=(_EQUAL,)),
+        Suspect(Cause.UNINFORMATIVE_REWARD, _is_equal_for_all, only=(_EQUAL,)),
         Suspect(Cause.ENTROPY_TOO_HIGH, only=(_RANDOM,)),
         Suspect(Cause.LOSS_SIGN, _goes_the_wrong_way, only=(_FALLS,)),
         Suspect(Cause.LEARNING_RATE_TOO_HIGH, _breaks_off, only=(_FALLS,)),

@@ -78,8 +78,8 @@ class VerdictCard:
 
     def _answer_rows(self) -> Iterator[tuple[str, str]]:
         """Yield answers of a language model that the problem is about, where the run keeps some."""
-        shows = self._sources is not None and self._group.standing
-        for number, answer in enumerate(self._sources.answers(self._group.lead) if shows else ()):
+        found = self._sources.answers(self._group.lead) if self._sources and self._group.standing else ()
+        for number, answer in enumerate(found):
             yield "answers" if number == 0 else "", answer
 
     def _title(self, *, ascii_only: bool) -> str:
