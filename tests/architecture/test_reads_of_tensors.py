@@ -53,6 +53,7 @@ OURS: dict[tuple[str, str], str] = {
     },
     ("frameworks/pytorch/losses/description.py", "accuracy"): "`LossInputSource.add` has asked",
     ("frameworks/pytorch/losses/detectors/dropouts.py", "share_of_mask"): "a factor from `kept`",
+    ("frameworks/pytorch/losses/target_places.py", "target_places"): "places that `_place` has computed",
     ("frameworks/pytorch/losses/targets.py", "_share_outside"): "targets from `kept`, or a difference of such",
     ("frameworks/pytorch/statistics/reductions.py", "_read"): _TAKEN,
     ("frameworks/pytorch/losses/terms.py", "_term"): "the value of a part, which is computed from kept values",

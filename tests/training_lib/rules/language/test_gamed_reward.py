@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.language.courses import logged, noisy, to_a_level
-from trackside.contracts.run.language_numbers import HELD_OUT_REWARD, REWARD
+from trackside.contracts.run.language_numbers import CUT_SHARE, HELD_OUT_REWARD, REWARD
 from trackside.rules.language.gamed_reward import GamedReward
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -18,6 +18,12 @@ def case(name: str, reward: list[float], held_out: list[float], *, fires: bool =
     return RuleCase(name, recorded=recorded, fires=(HELD_OUT,) if fires else (), step=len(reward) - 1)
 
 
+def by_length(name: str, reward: list[float], cut: list[float], *, fires: bool = False) -> RuleCase:
+    """A reward, and the share of answers cut off, at each step."""
+    fired = (CUT_SHARE.recorded,) if fires else ()
+    return RuleCase(name, recorded=logged({REWARD: reward, CUT_SHARE: cut}), fires=fired, step=len(reward) - 1)
+
+
 CASES = [
     case("from the start", noisy(0.1, 0.9), noisy(0.4, 0.05, 12), fires=True),
     case("after a gain", noisy(0.1, 0.9), [0.2, 0.4, 0.5, 0.5, 0.4, 0.3, 0.2, 0.2, 0.1, 0.1, 0.1, 0.1], fires=True),
@@ -27,6 +33,10 @@ CASES = [
     case("both fall", noisy(0.9, 0.1), noisy(0.8, 0.1, 12)),
     case("the held-out one is noise", noisy(0.1, 0.9), noisy(0.5, 0.5, 12, noise=0.1)),
     case("a slight loss at the end", noisy(0.1, 0.9), [*noisy(0.1, 0.8, 10), 0.78, 0.77]),
+    by_length("it is for length", noisy(0.1, 0.9), to_a_level(0.1, 0.98, noise=0.01), fires=True),
+    by_length("long answers that end", noisy(0.1, 0.9), to_a_level(0.1, 0.6)),
+    by_length("most were cut off from the start", noisy(0.1, 0.9), to_a_level(0.7, 0.98, noise=0.01)),
+    by_length("cut off, and nothing is gained", noisy(0.5, 0.5), to_a_level(0.1, 0.98, noise=0.01)),
     case("too few evaluations", noisy(0.1, 0.9), [0.5, 0.4, 0.1]),
 ]
 

@@ -24,7 +24,9 @@ CASES = [
     case("hardly any ends, and nothing is learned", noisy(0.95, 0.95), FLAT, fires=True),
     case("ever more are cut off as the reward rises", noisy(0.7, 0.93), RISING),
     case("hardly any ends, and the reward rises", noisy(0.94, 0.94), RISING),
-    case("the reward rises with the share cut off", [*noisy(0.6, 0.97, 80), *noisy(0.97, 0.97, 40)], RISING, fires=True),
+    case(
+        "the reward rises with the share cut off", [*noisy(0.6, 0.97, 80), *noisy(0.97, 0.97, 40)], RISING, fires=True
+    ),
     case("half are cut off", noisy(0.5, 0.5), FLAT),
     case("ever fewer are cut off", noisy(1.0, 0.9, noise=0.005), FLAT),
     case("longer answers, most end", noisy(0.0, 0.3), RISING),

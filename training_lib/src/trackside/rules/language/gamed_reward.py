@@ -8,14 +8,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.run.language_numbers import HELD_OUT_REWARD, REWARD
+from trackside.contracts.run.language_numbers import CUT_SHARE, HELD_OUT_REWARD, REWARD
 from trackside.contracts.verdict import Finding
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.situation.constants import A_HAIR, CERTAIN, ERRORS, MOST, NEGLIGIBLE_SHARE
+from trackside.situation.constants import (
+    A_HAIR,
+    ALL_BUT_A_FEW,
+    CERTAIN,
+    ERRORS,
+    MOST,
+    NEGLIGIBLE_SHARE,
+    VALUES_OF_A_LEVEL,
+)
 from trackside.situation.rollouts import Course, course_of
 from trackside.trial.window import Window
+
+_CUT = "answers that were cut off as the reward rose, in %"
+
+
+def _is_at_its_height(reward: Course) -> bool:
+    """Return True if the reward has risen, and has not fallen again."""
+    lost = reward.best - reward.now
+    return reward.rose() and lost <= ERRORS * reward.error + MOST * (reward.best - reward.first)
 
 
 @dataclass(frozen=True)
@@ -46,6 +62,8 @@ class GamedReward(Rule):
         1. The reward has risen by more than four standard errors, and is at its height.
         2. The held-out reward, after `fewest` evaluations, has fallen below its highest value by more than noise and by
            half of what it had gained, or by a tenth of what it was at first.
+        3. Or, in place of 2, 95 % of the answers of the newest level are cut off, of which fewer than half were at
+           first: the reward is for length.
 
         A held-out reward that rises more slowly than that of the training is silent; so is a fall of both, which is
         `reward-without-progress`.
@@ -90,8 +108,10 @@ class GamedReward(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding if the reward rises and the held-out one falls."""
         reward, held_out = course_of(window, REWARD), course_of(window, HELD_OUT_REWARD, fewest=self.fewest)
-        if reward is None or held_out is None or not self.is_gamed(reward, held_out):
+        if reward is None:
             return []
+        if held_out is None or not self.is_gamed(reward, held_out):
+            return self._by_length(window, reward)
         newest = float(held_out.column.values[-1])
         best = float(held_out.column.values.max())
         numbers = Rise(reward.first, reward.now).numbers()
@@ -116,14 +136,23 @@ class GamedReward(Rule):
         begin, later = float(values[0]), float(np.std(np.diff(values[1:])))  # what is lost at once is in no level
         if begin - now > CERTAIN * later:
             first, best, error = begin, max(best, begin), min(error, later)
-        if not reward.rose() or reward.best - reward.now > ERRORS * reward.error + MOST * (reward.best - reward.first):
+        if not _is_at_its_height(reward):
             return False
         lost, gain = best - now, best - first
         return lost > CERTAIN * error and lost > max(MOST * gain, NEGLIGIBLE_SHARE * abs(first), A_HAIR)
 
+    def _by_length(self, window: Window, reward: Course) -> list[Finding]:
+        """Return a finding if the reward has risen with the share of answers that never end."""
+        cut = course_of(window, CUT_SHARE, fewest=VALUES_OF_A_LEVEL)
+        if cut is None or cut.first >= MOST or cut.now < ALL_BUT_A_FEW or not _is_at_its_height(reward):
+            return []
+        numbers, limit = Rise(reward.first, reward.now).numbers(), 100 * ALL_BUT_A_FEW * (1 - A_HAIR)
+        return [finding_of(window, CUT_SHARE.recorded, _CUT, 100 * cut.now, above=limit, statistics=numbers, series=())]
+
     def lacks(self, window: Window) -> str:
         """Return a clause without enough evaluations."""
-        missing = course_of(window, HELD_OUT_REWARD, fewest=self.fewest) is None
+        lengths = course_of(window, CUT_SHARE, fewest=VALUES_OF_A_LEVEL)
+        missing = lengths is None and course_of(window, HELD_OUT_REWARD, fewest=self.fewest) is None
         return f"{self.fewest} held-out rewards, by evaluations of TRL or trackside.log" if missing else ""
 
     def sentence(self, findings: Sequence[Finding]) -> str:
@@ -131,4 +160,6 @@ class GamedReward(Rule):
         lead = findings[0]
         seen = Rise.of(lead)
         rise = f"The reward has risen from {seen.reward_at_first:.3g} to {seen.reward:.3g}"
+        if lead.measure == _CUT:
+            return f"{rise}, and {lead.observed:.0f} % of the answers are cut off: it is for length."
         return f"{rise}, and the held-out reward has fallen from {lead.threshold:.3g} to {lead.observed:.3g}."

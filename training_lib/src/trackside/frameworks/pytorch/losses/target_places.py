@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.losses.attention import kept
 from trackside.frameworks.pytorch.losses.targets import LAYERS
 
@@ -62,7 +63,8 @@ def _place(targets: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor | None:
     """Return the place of most targets; None where they do not stand in the rows of the tokens."""
     rows, width = tokens.shape
     places = targets.numel() // rows
-    if targets.numel() % rows or not width - _PLACES < places <= width or width <= _PLACES:
+    is_of_rows = targets.numel() % rows == 0 and width - _PLACES < places <= width and width > _PLACES
+    if not is_of_rows or not has_memory(tokens):
         return None
     targets = targets.reshape(rows, places)
     tokens = tokens.to(targets.device, non_blocking=True)
