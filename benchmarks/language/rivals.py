@@ -172,7 +172,13 @@ def main(words: Sequence[str] | None = None) -> int:
     stored = [job for job in jobs if (job.folder(root) / RUN).exists()]
     logs = {job.name: rows for job in stored if (rows := rows_of(open_trial(str(job.folder(root) / RUN))))}
     asked = [job for job in stored if job.name in logs]
-    judged = dict(zip([job.name for job in asked], judge_all([job.folder(root) for job in asked]), strict=True))
+    judged = dict(
+        zip(
+            [job.name for job in asked],
+            judge_all([job.folder(root) for job in asked], processes=given.processes),
+            strict=True,
+        )
+    )
     found = dict(verdicts(logs, root))
     said: dict[str, list[tuple[Job, Verdict | None]]] = {tool: [] for tool in (_OURS, *TOOLS)}
     for job in asked:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.training_lib.rules.language.courses import kept, logged, noisy
+from tests.training_lib.rules.language.courses import kept, logged, noisy, to_a_level
 from trackside.contracts.run.language_numbers import CUT_SHARE, REWARD
 from trackside.rules.language.unended_answers import UnendedAnswers
 from trackside.testing.rule_case import RuleCase, assert_case
 
 RISING, FLAT = noisy(0.1, 0.8), noisy(0.1, 0.1)
+EVER_MORE = [*noisy(0.6, 0.97, 80), *noisy(0.97, 0.97, 40)]
 
 
 def case(name: str, cut: list[float], reward: list[float], *, fires: bool = False) -> RuleCase:
@@ -24,9 +25,8 @@ CASES = [
     case("hardly any ends, and nothing is learned", noisy(0.95, 0.95), FLAT, fires=True),
     case("ever more are cut off as the reward rises", noisy(0.7, 0.93), RISING),
     case("hardly any ends, and the reward rises", noisy(0.94, 0.94), RISING),
-    case(
-        "the reward rises with the share cut off", [*noisy(0.6, 0.97, 80), *noisy(0.97, 0.97, 40)], RISING, fires=True
-    ),
+    case("the reward rose with the share cut off", EVER_MORE, to_a_level(0.1, 0.9), fires=True),
+    case("it still rises with them", EVER_MORE, RISING),
     case("half are cut off", noisy(0.5, 0.5), FLAT),
     case("ever fewer are cut off", noisy(1.0, 0.9, noise=0.005), FLAT),
     case("longer answers, most end", noisy(0.0, 0.3), RISING),

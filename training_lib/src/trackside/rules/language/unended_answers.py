@@ -31,7 +31,7 @@ class UnendedAnswers(Rule):
 
         1. None has ended in any of the newest `fewest` logs: 99 % of the answers or more were cut off in each.
         2. Or nearly all are cut off (`share`, in the median), which has not become less, and the reward has not risen.
-        3. Or 95 % are cut off, and fewer were at first: the policy is rewarded for length, or learns not to end.
+        3. Or 95 % are cut off, fewer were at first, and the reward rises no more: it is for length.
 
         A model that is to write long answers, and learns all the same, ends a few of them: silent.
 
@@ -80,9 +80,8 @@ class UnendedAnswers(Rule):
         median = float(np.median(cut.column.values[-self.fewest :]))
         reward = course_of(window, REWARD)
         learns_nothing = reward is None or not reward.rose()
-        is_stuck = (
-            median >= self.share and not cut.fell() and (learns_nothing or (cut.rose() and median >= ALL_BUT_A_FEW))
-        )
+        is_for_length = reward is not None and not reward.still_rises() and cut.rose() and median >= ALL_BUT_A_FEW
+        is_stuck = median >= self.share and not cut.fell() and (learns_nothing or is_for_length)
         if not self.never_ends(cut) and not is_stuck:
             return []
         limit = min(self.share, median * NEAR_A_LIMIT)
