@@ -183,6 +183,33 @@ def test_not_what_belongs_to_every_step(capturing: Any) -> None:
     assert TRAINING_MODE_EVALUATIONS.of(program_facts(capturing, in_a_block, every=1)) == 0
 
 
+def test_not_a_loss_that_the_model_names_and_nothing_trains_on(capturing: Any) -> None:
+    """As of a policy whose log-probabilities come with a loss: of the rollouts, and in training."""
+
+    class Fused(Net):
+        def forward(self, values: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
+            scores = super().forward(values)
+            return {"loss": -scores.log_softmax(1)[torch.arange(4), labels].mean(), "scores": scores}
+
+    def counted(weight: float) -> int:
+        model = Fused()
+        with capturing(losses=1) as store:
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            for step in range(13):
+                optimizer.zero_grad()
+                found = model(VALUES, LABELS)
+                named, objective = found["loss"], found["scores"].log_softmax(1)[:, 0].mean()
+                del found
+                (weight * named / 2 + objective if weight else objective).backward()
+                del named
+                optimizer.step()
+                if (step + 1) % 3 == 0:
+                    by_the_model(model)
+        return TRAINING_MODE_EVALUATIONS.of(read_facts(store, "worker_0")[-1].program)
+
+    assert (counted(0.0), counted(1.0)) == (1, 3)  # the first one is met before the model is seen in training
+
+
 def test_not_where_nothing_behaves_otherwise(capturing: Any) -> None:
     assert TRAINING_MODE_EVALUATIONS.of(program_facts(capturing, in_a_block, model=plain())) == 0
 

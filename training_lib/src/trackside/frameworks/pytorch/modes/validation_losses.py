@@ -32,6 +32,7 @@ from trackside.frameworks.pytorch.losses.parts import is_term_among_others
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.saving.tensor_saver import TensorSaver
 
+_MOST_NODES = 2000  # of a graph, that are looked at
 MOST_HELD = 4096  # steps of a validation in training mode
 
 
@@ -65,6 +66,9 @@ class ValidationLosses:
         # The scalar beside the model's output in training. Not held: with it goes the graph of a step without backward.
         self._beside: weakref.ref[torch.Tensor] | None = None
         self._is_beside_a_loss = True
+        # The number of the last node of the loss that the model names in training, and whether it is trained on.
+        self._named_number: int | None = None
+        self._is_named_trained_on = True
         self._is_seen_in_training = self.needs_training_call = False
         self._summed_in_training: set[str] = set()
         # (module, how many losses there were when it was called, terms that its result is to be divided by)
@@ -83,6 +87,9 @@ class ValidationLosses:
         self._names_in_training.add(loss_name)
         if is_sum:
             self._summed_in_training.add(loss_name)
+        number, self._named_number = self._named_number, None
+        if number is not None and loss is not None:
+            self._is_named_trained_on = _is_in_graph(number, loss.grad_fn)
         beside = self._beside() if self._beside is not None else None
         self._beside = None
         if beside is not None and loss is not None:
@@ -147,12 +154,15 @@ class ValidationLosses:
             self._is_seen_in_training, self.needs_training_call = True, False
             beside = _scalar_beside(output)
             self._beside = weakref.ref(beside) if beside is not None else None
+            self._named_number = _number_of(_loss_in(output)) if beside is None else None
         if self.is_step_open or self._in_training_mode.is_looking:
             loss = _loss_in(output)
             if loss is not None and loss is _scalar_beside(output):
                 self.needs_training_call = not self._is_seen_in_training
                 loss = loss if self._is_beside_a_loss else None
-            self._in_training_mode.loss_taken(loss)
+            elif loss is not None:
+                self.needs_training_call = not self._is_seen_in_training
+            self._in_training_mode.loss_taken(loss if self._is_named_trained_on else None)
             if self._takes:
                 self._settle(0, loss)
 
@@ -228,6 +238,27 @@ class ValidationLosses:
             return None
         value = self._saver.copied("a loss of the evaluation", result)
         return value if value is None or terms <= 1 else np.asarray(value / terms, value.dtype)
+
+
+def _number_of(loss: Any) -> int | None:
+    """Return the number of the last node of a loss; None without a graph. The graph is not held."""
+    node = getattr(loss, "grad_fn", None)
+    return int(node._sequence_nr()) if node is not None else None
+
+
+def _is_in_graph(number: int, end: Any) -> bool:
+    """Return True if the node of this number is near the end of a graph; also where the graph is too large to know."""
+    seen, waiting = {end}, [end]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node._sequence_nr() < number:  # made before it: so is all that it was made of
+            continue
+        if node._sequence_nr() == number or len(seen) > _MOST_NODES:
+            return True
+        more = [following for following, _ in node.next_functions if following not in seen]
+        seen.update(more)
+        waiting += more
+    return False
 
 
 def _loss_in(output: Any) -> Any:
