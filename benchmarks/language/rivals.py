@@ -145,19 +145,20 @@ def theirs(job: Job, found: Sequence[Sequence[Any]]) -> Verdict:
 
 
 def table(said: Mapping[str, Sequence[tuple[Job, Verdict | None]]]) -> str:
-    """Return the table: a row for each tool."""
-    lines = [
-        "| | planted | found | named | sound | warned of | critical | no verdict |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    """Return the table: a row for each tool and half."""
+    lines = ["| | half | planted | found | named | sound | warned of | critical |", "|---|---|---|---|---|---|---|---|"]
     for tool, pairs in said.items():
-        bad = [verdict for job, verdict in pairs if verdict and not job.case.is_sound]
-        good = [verdict for job, verdict in pairs if verdict and job.case.is_sound]
-        cells = [len(bad), sum(v.is_alarm for v in bad), sum(v.is_named for v in bad), len(good)]
-        cells += [sum(v.is_alarm for v in good), sum(v.is_critical for v in good), sum(v is None for _, v in pairs)]
-        version = TOOLS.get(tool, "").partition("==")[2]
-        lines.append(f"| {f'{tool} {version}'.strip()} | {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+        name = f"{tool} {TOOLS.get(tool, '').partition('==')[2]}".strip()
+        for half in (TUNE, REPORT):
+            own = [(job, verdict) for job, verdict in pairs if job.case.half == half and verdict is not None]
+            bad = [verdict for job, verdict in own if not job.case.is_sound]
+            good = [verdict for job, verdict in own if job.case.is_sound]
+            cells = [half, len(bad), sum(v.is_alarm for v in bad), sum(v.is_named for v in bad), len(good)]
+            cells += [sum(v.is_alarm for v in good), sum(v.is_critical for v in good)]
+            lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
+    failed = {tool: sum(verdict is None for _, verdict in pairs) for tool, pairs in said.items()}
+    shown = ", ".join(f"{tool} {count}" for tool, count in failed.items() if count)
+    return "\n".join([*lines, *(("", f"Runs of which a tool failed to say anything: {shown}.") if shown else ())])
 
 
 def main(words: Sequence[str] | None = None) -> int:
