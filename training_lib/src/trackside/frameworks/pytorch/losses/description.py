@@ -372,7 +372,7 @@ def term_count(loss_name: str, inputs: LossInputs) -> int:
         return 1
     if labels.is_floating_point():  # probabilities of the classes
         return max(1, labels.numel() // labels.shape[-1 if labels.dim() == 1 else 1])
-    if labels.is_cpu and inputs.ignored_label is not None:
+    if labels.is_cpu and has_memory(labels) and inputs.ignored_label is not None:
         return max(1, int(labels.ne(inputs.ignored_label).sum()))
     return max(1, labels.numel())
 
