@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import trackside
@@ -12,6 +13,8 @@ from tests.warm_python import WarmPython
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.environment import inherited
 from trackside.trial.trial import Trial
+
+Printed = Callable[..., tuple[str, str]]  # `printed`, or a part of it
 
 EVERYTHING = CaptureRequest(
     tuple(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.training_lib.frameworks.captured_script import ROWS, curve, opened, printed
+from tests.training_lib.frameworks.captured_script import ROWS, Printed, curve, opened, printed
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Outcome
 from trackside.evaluation.backtest import backtest
@@ -84,9 +84,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("script", "loss"), CASES)
-def test_records_what_the_estimator_keeps_and_changes_nothing(script: str, loss: str, tmp_path: Path) -> None:
-    bare, _ = printed(DATA + script)
-    captured, logged = printed(DATA + script, tmp_path / "run")
+def test_records_what_the_estimator_keeps_and_changes_nothing(
+    script: str, loss: str, warm_printed: Printed, tmp_path: Path
+) -> None:
+    bare, _ = warm_printed(DATA + script)
+    captured, logged = warm_printed(DATA + script, tmp_path / "run")
     assert captured == bare
     assert "trackside" not in logged
     training, validation, _ = json.loads(captured.splitlines()[0])
@@ -97,12 +99,12 @@ def test_records_what_the_estimator_keeps_and_changes_nothing(script: str, loss:
     assert curve(trial, loss, "EVAL") == pytest.approx(validation, rel=1e-6)
 
 
-def test_saves_validation_scores_settings_and_importances(tmp_path: Path) -> None:
+def test_saves_validation_scores_settings_and_importances(warm_printed: Printed, tmp_path: Path) -> None:
     script = """
 model = MLPClassifier(8, max_iter=15, random_state=0, early_stopping=True, n_iter_no_change=50).fit(a, b)
 print(json.dumps(model.validation_scores_))
 """
-    scores = json.loads(printed(DATA + script, tmp_path / "mlp")[0])
+    scores = json.loads(warm_printed(DATA + script, tmp_path / "mlp")[0])
     trial = opened(tmp_path / "mlp")
     found = [float(trial.value("validation-score", step=s, worker=trial.workers[0])[0]) for s in trial.steps()]
     assert found == pytest.approx(scores)
@@ -112,7 +114,7 @@ print(json.dumps(model.validation_scores_))
 model = GradientBoostingClassifier(n_estimators=13, random_state=0).fit(a, b)
 print(json.dumps(model.feature_importances_.tolist()))
 """
-    shares = json.loads(printed(DATA + script, tmp_path / "trees")[0])
+    shares = json.loads(warm_printed(DATA + script, tmp_path / "trees")[0])
     trial = opened(tmp_path / "trees")
     last = trial.steps()[-1]  # no multiple of the interval of 5: the model is whole there
     for feature, share in ((k, share) for k, share in enumerate(shares) if share):
@@ -128,8 +130,10 @@ print(json.dumps(model.feature_importances_.tolist()))
         pytest.param("import torch; MLPClassifier(4, max_iter=3).fit(a, b)", id="beside-torch"),
     ],
 )
-def test_what_learns_nothing_or_stands_beside_a_trainer_makes_no_run(script: str, tmp_path: Path) -> None:
-    _, logged = printed(DATA + script, tmp_path / "run")
+def test_what_learns_nothing_or_stands_beside_a_trainer_makes_no_run(
+    script: str, warm_printed: Printed, tmp_path: Path
+) -> None:
+    _, logged = warm_printed(DATA + script, tmp_path / "run")
     assert not (tmp_path / "run" / "debug-output").exists()
     assert "trackside" not in logged
 
@@ -171,8 +175,10 @@ def test_what_learns_nothing_or_stands_beside_a_trainer_makes_no_run(script: str
         ),
     ],
 )
-def test_the_first_training_has_the_run(script: str, steps: int, is_silent: bool, tmp_path: Path) -> None:
-    _, logged = printed(DATA + script, tmp_path / "run")
+def test_the_first_training_has_the_run(
+    script: str, steps: int, is_silent: bool, warm_printed: Printed, tmp_path: Path
+) -> None:
+    _, logged = warm_printed(DATA + script, tmp_path / "run")
     assert len(opened(tmp_path / "run").steps()) == steps
     assert ("a further training" not in logged) == is_silent
 
@@ -208,14 +214,14 @@ def test_the_first_training_has_the_run(script: str, steps: int, is_silent: bool
         ),
     ],
 )
-def test_rules_judge_it(script: str, rule: str, is_found: bool, tmp_path: Path) -> None:
-    printed(DATA + script, tmp_path / "run")
+def test_rules_judge_it(script: str, rule: str, is_found: bool, warm_printed: Printed, tmp_path: Path) -> None:
+    warm_printed(DATA + script, tmp_path / "run")
     found = backtest(str(tmp_path / "run"), [RuleConfiguration(rule)], clock=lambda: 0.0)
     assert bool(found.issues) == is_found
 
 
-def test_rules_about_networks_do_not_apply(tmp_path: Path) -> None:
-    printed(DATA + "MLPClassifier(4, max_iter=20).fit(a, b)", tmp_path / "run")
+def test_rules_about_networks_do_not_apply(warm_printed: Printed, tmp_path: Path) -> None:
+    warm_printed(DATA + "MLPClassifier(4, max_iter=20).fit(a, b)", tmp_path / "run")
     names = ("vanishing-gradient", "weight-update-ratio", "steps-without-gradients")
     found = backtest(str(tmp_path / "run"), [RuleConfiguration(name) for name in names], clock=lambda: 0.0)
     assert [verdict.is_not_applicable for verdict in found.verdicts] == [True] * len(names)
@@ -262,8 +268,10 @@ text = np.where(b > 0, "yes", "no")
         pytest.param(f"MLPClassifier(8{FEW}.fit(a, b)", "data-leakage", False, id="no-answer"),
     ],
 )  # fmt: skip
-def test_rules_judge_the_rows_that_fit_was_given(script: str, rule: str, is_found: bool, tmp_path: Path) -> None:
-    printed(DATA + script, tmp_path / "run", ROWS)
+def test_rules_judge_the_rows_that_fit_was_given(
+    script: str, rule: str, is_found: bool, warm_printed: Printed, tmp_path: Path
+) -> None:
+    warm_printed(DATA + script, tmp_path / "run", ROWS)
     found = backtest(str(tmp_path / "run"), [RuleConfiguration(rule)], clock=lambda: 0.0)
     assert bool(found.issues) == is_found
     enough = "HistGradient" not in script  # trees show their rows at the first and the last round: too few for a tick
@@ -293,8 +301,10 @@ LEAK, GUESS, LIMIT = "evaluation-on-training-data", "held-out rows have a score 
         ),
     ],
 )
-def test_what_follows_the_training_is_looked_at(script: str, notes: set[str], tmp_path: Path) -> None:
-    printed(DATA + WIDE_ROWS + script.replace("max_iter=60, tol=0", "max_iter=60, tol=9"), tmp_path / "run")
+def test_what_follows_the_training_is_looked_at(
+    script: str, notes: set[str], warm_printed: Printed, tmp_path: Path
+) -> None:
+    warm_printed(DATA + WIDE_ROWS + script.replace("max_iter=60, tol=0", "max_iter=60, tol=9"), tmp_path / "run")
     found = backtest(str(tmp_path / "run"), [RuleConfiguration(LEAK)], clock=lambda: 0.0)
     assert found.learning is not None
     clauses = [*found.learning.clauses, *found.learning.notes]
@@ -334,11 +344,13 @@ HISTOGRAM = "HistGradientBoostingClassifier(early_stopping=True, max_iter=3, ran
         ),
     ],
 )
-def test_any_table_that_scikit_learn_takes_is_sampled(script: str, rows: str, width: int, tmp_path: Path) -> None:
+def test_any_table_that_scikit_learn_takes_is_sampled(
+    script: str, rows: str, width: int, warm_printed: Printed, tmp_path: Path
+) -> None:
     values = "getattr(model, 'loss_curve_', None) or model.train_score_.tolist()"
     script = f"{DATA}{WIDE}model = {script}\nprint({values})"
-    captured, logged = printed(script, tmp_path / "run", ROWS)
-    assert captured == printed(script)[0]
+    captured, logged = warm_printed(script, tmp_path / "run", ROWS)
+    assert captured == warm_printed(script)[0]
     assert "trackside" not in logged
     trial = opened(tmp_path / "run")
     for step in (trial.steps()[0], trial.steps()[-1]):
@@ -348,12 +360,12 @@ def test_any_table_that_scikit_learn_takes_is_sampled(script: str, rows: str, wi
         assert len(trial.value("labels", step=step, worker=trial.workers[0])) == 300
 
 
-def test_of_a_large_table_a_few_rows_are_saved(tmp_path: Path) -> None:
+def test_of_a_large_table_a_few_rows_are_saved(warm_printed: Printed, tmp_path: Path) -> None:
     script = DATA + (
         "wide = np.broadcast_to(np.float32(1), (5000, 3000)) + np.arange(3000, dtype=np.float32)\n"
         "MLPRegressor(hidden_layer_sizes=1, max_iter=2, batch_size=5000).fit(wide / 3000, np.arange(5000.0))"
     )
-    printed(script, tmp_path / "run", ROWS)
+    warm_printed(script, tmp_path / "run", ROWS)
     trial = opened(tmp_path / "run")
     samples = [trial.value("MLPRegressor_input_0", step=step, worker=trial.workers[0]) for step in trial.steps()]
     assert [sample.size <= 1 << 20 for sample in samples] == [True, True]
@@ -362,22 +374,22 @@ def test_of_a_large_table_a_few_rows_are_saved(tmp_path: Path) -> None:
     assert set(answers[0].tolist()) != set(answers[1].tolist())
 
 
-def test_a_loss_above_that_of_guessing_is_no_clean_bill_of_health(tmp_path: Path) -> None:
+def test_a_loss_above_that_of_guessing_is_no_clean_bill_of_health(warm_printed: Printed, tmp_path: Path) -> None:
     script = f"MLPClassifier(16{FEW}.fit(a * 1000 + 5000, (a[:, 0] > 0).astype(int))"
-    printed(DATA + script, tmp_path / "run", ROWS)
+    warm_printed(DATA + script, tmp_path / "run", ROWS)
     found = backtest(str(tmp_path / "run"), [RuleConfiguration("loss-not-decreasing")], clock=lambda: 0.0)
     assert found.verdicts[0].outcome is Outcome.NOT_EVALUATED
     assert "that of guessing" in found.verdicts[0].message
 
 
-def test_errors_of_the_script_pass_through(tmp_path: Path) -> None:
+def test_errors_of_the_script_pass_through(warm_printed: Printed, tmp_path: Path) -> None:
     script = DATA + (
         "\ndef broken(*_): raise ZeroDivisionError\n"
         "try: GradientBoostingClassifier().fit(a, b, monitor=broken)\nexcept ZeroDivisionError: print('raised')\n"
         "try: GradientBoostingClassifier().fit(wrong=1)\nexcept TypeError as error: print(error)\n"
         "try: MLPClassifier().fit(a)\nexcept TypeError as error: print(error)"
     )
-    assert printed(script)[0] == printed(script, tmp_path / "run")[0] != ""
+    assert warm_printed(script)[0] == warm_printed(script, tmp_path / "run")[0] != ""
 
 
 @pytest.mark.parametrize("run", ["ftp://host/run", "{file}/run"])
@@ -393,11 +405,11 @@ def test_a_run_that_cannot_be_stored_costs_the_training_nothing(run: str, tmp_pa
     ("rate", "is_found"),
     [pytest.param("", False, id="learns"), pytest.param(', learning_rate="constant", eta0=1e-9', True, id="rate-0")],
 )
-def test_the_loop_of_partial_fit_in_the_docs(rate: str, is_found: bool, tmp_path: Path) -> None:
+def test_the_loop_of_partial_fit_in_the_docs(rate: str, is_found: bool, warm_printed: Printed, tmp_path: Path) -> None:
     page = (Path(__file__).parents[4] / "docs" / "more-frameworks.md").read_text("utf-8")
     _, _, code = page.partition("```python\n")
     script = code.partition("```")[0].replace("random_state=0", f"random_state=0{rate}")
-    printed(script, tmp_path / "run")
+    warm_printed(script, tmp_path / "run")
     assert len(opened(tmp_path / "run").steps()) >= 600
     found = backtest(str(tmp_path / "run"), [RuleConfiguration("loss-not-decreasing")], clock=lambda: 0.0)
     assert bool(found.issues) == is_found

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.training_lib.frameworks.captured_script import ROWS, opened, printed
+from tests.training_lib.frameworks.captured_script import ROWS, Printed, opened, printed
 from tests.warm_python import WarmPython
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Outcome
 from trackside.evaluation.backtest import backtest
-
-Printed = Callable[..., tuple[str, str]]
-
-
-@pytest.fixture(scope="module")
-def warm_sklearn() -> Iterator[WarmPython]:
-    python = WarmPython("sklearn", ("-W", "ignore"))
-    yield python
-    python.close()
 
 
 @pytest.fixture
