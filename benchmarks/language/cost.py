@@ -132,7 +132,7 @@ def _trainer(name: str, callback: Any) -> Any:
     from benchmarks.language.trainers import COMMON, WORDS, pairs, rows, tokenizer
 
     words = tokenizer()
-    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "vocab_size": len(WORDS)}
+    sizes = {"hidden_size": 192, "intermediate_size": 384, "num_hidden_layers": 2, "vocab_size": len(WORDS)}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}
     net = Qwen2ForCausalLM(Qwen2Config(**sizes, **heads, eos_token_id=1, pad_token_id=0, bos_token_id=2))
     found = pairs(0, count=2048, longest=40)

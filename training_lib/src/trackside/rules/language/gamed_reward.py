@@ -18,13 +18,13 @@ from trackside.situation.constants import (
     ALL_BUT_A_FEW,
     CERTAIN,
     ERRORS,
+    LASTING_STEPS,
     MOST,
     NEGLIGIBLE_SHARE,
 )
 from trackside.situation.rollouts import Course, course_of
 from trackside.trial.window import Window
 
-_LOGS = 25  # of the share cut off, whose median counts
 _CUT = "answers that were cut off as the reward rose, in %"
 
 
@@ -62,7 +62,7 @@ class GamedReward(Rule):
         1. The reward has risen by more than four standard errors, and is at its height.
         2. The held-out reward, after `fewest` evaluations, has fallen below its highest value by more than noise and by
            half of what it had gained, or by a tenth of what it was at first.
-        3. Or, in place of 2, the reward rises no more, and 95 % of the answers are cut off in the median of 25 logs, of
+        3. Or, in place of 2, the reward rises no more, and 95 % of the answers are cut off in the median of 20 logs, of
            which fewer than half were at first: the reward is for length. A policy that still learns may pass through
            answers without an end: silent.
 
@@ -144,10 +144,10 @@ class GamedReward(Rule):
 
     def _by_length(self, window: Window, reward: Course) -> list[Finding]:
         """Return a finding if the reward has risen with the share of answers that never end."""
-        cut = course_of(window, CUT_SHARE, fewest=_LOGS)
+        cut = course_of(window, CUT_SHARE, fewest=LASTING_STEPS)
         if cut is None or cut.first >= MOST or not _is_at_its_height(reward) or reward.still_rises():
             return []
-        share = float(np.median(cut.column.values[-_LOGS:]))
+        share = float(np.median(cut.column.values[-LASTING_STEPS:]))
         if share < ALL_BUT_A_FEW:
             return []
         numbers, limit = Rise(reward.first, reward.now).numbers(), 100 * ALL_BUT_A_FEW * (1 - A_HAIR)
@@ -155,7 +155,7 @@ class GamedReward(Rule):
 
     def lacks(self, window: Window) -> str:
         """Return a clause without enough evaluations."""
-        lengths = course_of(window, CUT_SHARE, fewest=_LOGS)
+        lengths = course_of(window, CUT_SHARE, fewest=LASTING_STEPS)
         missing = lengths is None and course_of(window, HELD_OUT_REWARD, fewest=self.fewest) is None
         return f"{self.fewest} held-out rewards, by evaluations of TRL or trackside.log" if missing else ""
 
