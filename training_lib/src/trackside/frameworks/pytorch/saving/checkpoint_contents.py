@@ -100,9 +100,7 @@ class CheckpointContents:
             altered_count=len(altered),
         )
 
-    def _add_state(
-        self, root: str, held: list[_Held], saved: Mapping[str, Any], path: str, *, known: Set[str]
-    ) -> None:
+    def _add_state(self, root: str, held: list[_Held], saved: Mapping[str, Any], path: str, *, known: Set[str]) -> None:
         self._saved.setdefault(root, set()).update(known & saved.keys())
         if self._altered is not None:
             return
