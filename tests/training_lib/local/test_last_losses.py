@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from trackside.contracts.run.last_losses import LastLoss, LastLosses
@@ -20,7 +21,7 @@ from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import WALL_TIME, end_run, write_collections, write_statistics, write_tensors
 from trackside.trial.trial import open_trial
 from trackside.views.dashboard.run_list import RunList
-from trackside.views.query.tables import run_tables
+from trackside.views.query.tables import run_tables, write_run_tables
 from trackside.views.report.gathered import gather
 from trackside.views.report.page import key_numbers
 
@@ -87,3 +88,11 @@ def test_what_is_torn_counts_as_not_stored(tmp_path: Path, points: str) -> None:
     file = tmp_path / "learning.json"
     file.write_text(file.read_text().replace("[[0,1,1,1,1,2,0]]", points))
     assert read_learning(store).losses is None
+
+
+def test_sql_finds_a_last_loss_of_nan_in_written_tables(tmp_path: Path) -> None:
+    for name, last in {"a": 1.0, "b": math.nan, "c": 0.5}.items():
+        write(tmp_path / "runs" / name, {0: 2.0, 1: last}, {})
+    written = write_run_tables(run_tables(str(tmp_path / "runs")), tmp_path / "tables")
+    files = f"{written.places['runs'].removeprefix('file://')}/*/*.parquet"
+    assert duckdb.sql(f"SELECT run FROM '{files}' WHERE isnan(last_loss)").fetchall() == [("b",)]

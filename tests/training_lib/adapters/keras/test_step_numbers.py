@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import trackside
+from trackside.adapters.keras.adapter import RATE
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run.recorded_names import (
@@ -125,6 +126,30 @@ def test_steps_are_timed_and_updates_measured(tmp_path: Path) -> None:
     assert len(seconds.values) == STEPS - 1
     assert (np.asarray(seconds.values) > 0).all()
     assert (UPDATE_SIZE in trial.names) == (BACKEND in HERE)
+
+
+class Rates(keras.callbacks.Callback):  # type: ignore[misc]  # as above
+    """The rate of each batch, before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: list[float] = []
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.used.append(float(self.model.optimizer.learning_rate))
+
+
+@pytest.mark.skipif(BACKEND not in HERE, reason="rates of compiled steps are not at hand")
+@pytest.mark.parametrize("parts", [None, 2])
+def test_the_rate_of_a_step_is_the_one_that_it_used(parts: int | None, tmp_path: Path) -> None:
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, decay_steps=1, decay_rate=0.5)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(schedule, gradient_accumulation_steps=parts), "mse")
+    rates = Rates()
+    with trackside.KerasHook(str(tmp_path), save=REQUEST) as hook:
+        model.fit(np.ones((16, 2)), np.ones((16, 1)), batch_size=4, verbose=0, callbacks=[hook, rates])
+    recorded = trackside.open_trial(str(tmp_path)).tensor(RATE).statistic("mean")
+    assert recorded.values.tolist() == rates.used
 
 
 PAUSE = 0.02

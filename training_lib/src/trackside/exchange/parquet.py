@@ -101,7 +101,8 @@ def export_parquet(
         partial = target.with_name(f"{target.name}.{secrets.token_hex(6)}.tmp")
         try:
             described = _Described(name, tuple(statistics), one_number_names(trial, chosen), first_collections(trial))
-            with import_module("pyarrow.parquet").ParquetWriter(partial, schema, compression="zstd") as writer:
+            settings = {"compression": "zstd", "write_statistics": bounded_columns(arrow, schema)}
+            with import_module("pyarrow.parquet").ParquetWriter(partial, schema, **settings) as writer:
                 for group in _groups(tables, row_group_rows):
                     table = _arrow_table(arrow, schema, group, described)
                     writer.write_table(table, row_group_size=row_group_rows)
@@ -118,6 +119,18 @@ def export_parquet(
         raise StorageError(f"Cannot write {target}. {reason}.", advice="the export to another place") from error
     without = tuple(series.name for series in chosen if series.name not in with_rows)
     return ParquetExport(target, rows, len(with_rows), without, size_bytes)
+
+
+def bounded_columns(arrow: Any, schema: Any) -> list[str]:
+    """Return the columns that a file of Parquet may have the least and the largest value of.
+
+    Those of numbers with NaN leave it out, and DuckDB then finds no row with it.
+
+    Args:
+        arrow: The module pyarrow.
+        schema: The schema of the file.
+    """
+    return [field.name for field in schema if not arrow.types.is_floating(field.type)]
 
 
 @dataclass(frozen=True)

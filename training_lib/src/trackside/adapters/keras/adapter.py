@@ -46,10 +46,11 @@ class _Update:
         reading: Its numbers so far.
         variables: The variables, by name, if the size of the update is to be measured.
         weights: Their values before it.
+        rate: The learning rate of the update, which the optimizer's counter of steps changes; None if it has none.
     """
 
-    def __init__(self) -> None:
-        self.reading = OpenReading(())
+    def __init__(self, rate: float | None) -> None:
+        self.reading, self.rate = OpenReading(()), rate
         self.variables: dict[str, Any] = {}
         self.weights: dict[str, Any] = {}
 
@@ -291,7 +292,7 @@ class KerasAdapter(ListeningAdapter):
         self._engine.set_mode("TRAIN")
         recorder = self._statistics.recorder
         has_norms = self._statistics.is_on and recorder.takes_norms
-        update = _Update()
+        update = _Update(learning_rate_of(optimizer) if self._statistics.is_on else None)
         if not has_norms and not self._engine.due.parameters:
             return update
         named = [(weight_name(variable), variable) for variable in variables]
@@ -330,8 +331,7 @@ class KerasAdapter(ListeningAdapter):
         recorder = self._statistics.recorder
         if self._statistics.is_on:
             started = recorder.budget.clock()
-            rate = learning_rate_of(optimizer)
-            rates = {} if rate is None else {RATE: rate}
+            rates = {} if update.rate is None else {RATE: update.rate}
             updates = {name: view_of(each) - update.weights[name] for name, each in update.variables.items()}
             if updates:
                 recorder.budget.spend(DEAR, started)

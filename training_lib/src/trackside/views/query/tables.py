@@ -127,11 +127,19 @@ def write_run_tables(found: RunTables, where: str | os.PathLike[str]) -> Written
 
 
 def _write_parquet(found: RunTables, folder: Path) -> None:
+    from trackside.exchange.parquet import bounded_columns
+
     dataset, arrow = import_module("pyarrow.dataset"), _arrow()
     by_date = dataset.partitioning(arrow.schema([(DATE, arrow.date32())]), flavor="hive")
+    form = dataset.ParquetFileFormat()
     for name, table in found.tables.items():
         dataset.write_dataset(
-            table, folder / name, format="parquet", partitioning=by_date, basename_template=f"{name}-{{i}}.parquet"
+            table,
+            folder / name,
+            format=form,
+            file_options=form.make_write_options(write_statistics=bounded_columns(arrow, table.schema)),
+            partitioning=by_date,
+            basename_template=f"{name}-{{i}}.parquet",
         )
 
 
