@@ -5,9 +5,16 @@
 Prints a line of JSON for each log: by tool a list of [finding, is_critical] of the level of a warning or above.
 """
 
+from __future__ import annotations
+
 import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+Rows = Sequence[Mapping[str, Any]]
+Verdicts = list[list[Any]]  # of each finding its name, and whether it is critical
 
 _RLPROBE = {  # as its callback for TRL has them
     "reward": "reward_mean",
@@ -31,7 +38,7 @@ _RLWATCH = {
 }
 
 
-def by_rl_doctor(rows):
+def by_rl_doctor(rows: Rows) -> Verdicts:
     from rl_doctor import diagnose, run_from_records
     from rl_doctor.detectors.base import Severity
 
@@ -39,11 +46,12 @@ def by_rl_doctor(rows):
     return [[one.detector, one.severity is Severity.CRITICAL] for one in found if one.severity >= Severity.WARNING]
 
 
-def by_rlwatch(rows):
+def by_rlwatch(rows: Rows) -> Verdicts:
     from rlwatch.config import RLWatchConfig
     from rlwatch.detectors import DetectorSuite
 
-    suite, found = DetectorSuite(RLWatchConfig()), {}
+    suite = DetectorSuite(RLWatchConfig())
+    found: dict[str, bool] = {}
     for row in rows:
         given = {own: row[name] for name, own in _RLWATCH.items() if name in row}
         for alert in suite.check_step(row["step"], **given):
@@ -51,7 +59,7 @@ def by_rlwatch(rows):
     return [[name, is_critical] for name, is_critical in found.items()]
 
 
-def by_rlprobe(rows):
+def by_rlprobe(rows: Rows) -> Verdicts:
     from rlprobe.doctor import RunView, diagnose_view
     from rlprobe.schemas import RunManifest, StepRecord
 
@@ -65,13 +73,13 @@ def by_rlprobe(rows):
     return [[one.signature_id, one.severity == "critical"] for one in found if one.severity != "info"]
 
 
-TOOLS = {"rl-doctor": by_rl_doctor, "rlwatch": by_rlwatch, "rlprobe": by_rlprobe}
+TOOLS: dict[str, Callable[[Rows], Verdicts]] = {"rl-doctor": by_rl_doctor, "rlwatch": by_rlwatch, "rlprobe": by_rlprobe}
 
 
-def main(path):
+def main(path: str) -> None:
     for line in Path(path).read_text().splitlines():
         log = json.loads(line)
-        found = {}
+        found: dict[str, Verdicts | str] = {}
         for tool, verdicts in TOOLS.items():
             try:
                 found[tool] = verdicts(log["rows"])

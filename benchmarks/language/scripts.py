@@ -70,7 +70,8 @@ def by_hand(seed: int, *, collator_shifts: bool = True, loop_shifts: bool = Fals
         ids = torch.tensor(tokens)
         return {"input_ids": ids, "labels": torch.tensor(labels), "attention_mask": (ids != 0).long()}
 
-    loader = DataLoader(rows_of_tokens(seed, words), batch_size=16, shuffle=True, collate_fn=collate)
+    rows: Any = rows_of_tokens(seed, words)
+    loader: DataLoader[Any] = DataLoader(rows, batch_size=16, shuffle=True, collate_fn=collate)
     optimizer = torch.optim.AdamW([p for p in net.parameters() if p.requires_grad], lr=3e-3)
     done = 0
     while done < steps * accumulate:

@@ -93,7 +93,16 @@ def test_other_models_have_none() -> None:
 
 def test_the_newest_tokens_are_kept_for_the_loss() -> None:
     looks, rows = TokenBatches(lambda: [("Net", TinyForCausalLM())]), torch.tensor([ROW])
-    for given in ({"input_ids": rows}, (rows, rows), rows, {"input_ids": rows.float()}, rows[0], "text", []):
+    batches: tuple[Any, ...] = (
+        {"input_ids": rows},
+        (rows, rows),
+        rows,
+        {"input_ids": rows.float()},
+        rows[0],
+        "text",
+        [],
+    )
+    for given in batches:
         looks.look(given, {})
     assert [tokens is rows for tokens in looks.newest()] == [True] * 3
     others = TokenBatches(lambda: [("Net", Encoder())])
