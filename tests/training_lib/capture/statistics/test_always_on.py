@@ -13,7 +13,7 @@ from trackside.capture.statistics.always_on import MOST_WAITING, AlwaysOn, Jumps
 from trackside.capture.statistics.budget import Intervals, OverheadBudget
 from trackside.capture.statistics.statistic_rows import MOST_TENSORS_A_ROW, Reading, Watched
 from trackside.capture.statistics.statistics_log import StatisticsLog
-from trackside.capture.steps.loss_parts import MOST_LOSSES_A_STEP
+from trackside.capture.steps.loss_parts import MOST_LOSSES_A_STEP, Part
 from trackside.contracts.capture_request import StatisticsRequest
 from trackside.storage.memory import MemoryStore
 from trackside.trial.recorded.recorded_statistics import RecordedStatistics
@@ -175,6 +175,19 @@ def test_unsettled_losses_are_the_next_steps() -> None:
     run.statistics.end_step(step=0, mode_step=0, keep_unsettled=True)
     run.statistics.end_step(step=1, mode_step=1)
     assert run.column("Loss_output_0", "mean") == {0: 1.0, 1: 2.0}
+
+
+def test_parts_of_a_loss_that_is_the_next_steps_are_one() -> None:
+    """As where the end of a step shows in the next step of the optimizer, whose closure computes the last part."""
+    run = Run()
+    run.statistics.parts.add("Loss", 1.0, Part.AVERAGED, weight=0.5, mode="TRAIN")
+    run.statistics.settle()
+    run.statistics.parts.add("Loss", 2.0, Part.AVERAGED, weight=0.5, mode="TRAIN")
+    run.statistics.end_step(step=0, mode_step=0, keep_unsettled=True)
+    run.statistics.parts.add("Loss", 4.0, Part.AVERAGED, weight=0.5, mode="TRAIN")
+    run.statistics.end_step(step=1, mode_step=1)
+    assert run.column("Loss_output_0", "mean") == {0: 1.0, 1: 3.0}
+    assert run.column("Loss_output_1", "mean") == {}
 
 
 def test_losses_without_a_step_are_bounded() -> None:

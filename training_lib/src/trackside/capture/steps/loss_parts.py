@@ -108,9 +108,8 @@ class SavedLoss:
 
 
 class _Place(NamedTuple):
-    """The place of a loss among those of the open step. Others may have taken it: then the entry is another."""
+    """A loss among those of the open step: known by its entry, as it may move up when the step before ends."""
 
-    position: int
     entry: tuple[str, float | Values]
     whole: WholeLoss
 
@@ -138,16 +137,16 @@ class OpenParts:
         """
         losses = self._losses.setdefault(mode, [])
         place = self._places.get((mode, name))
-        is_open = place is not None and place.position < len(losses) and losses[place.position] is place.entry
-        if place is None or not is_open or place.whole.part is not part:
+        position = next((k for k, entry in enumerate(losses) if place is not None and entry is place.entry), None)
+        if place is None or position is None or place.whole.part is not part:
             if len(losses) >= MOST_LOSSES_A_STEP:
                 return
             if len(self._places) >= MOST_LOSSES_A_STEP:  # places of earlier steps
                 self._places = {}
-            place = _Place(len(losses), (name, value), WholeLoss(part))
+            place, position = _Place((name, value), WholeLoss(part)), len(losses)
             losses.append(place.entry)
         place.whole.add(value, weight)
-        entry = losses[place.position] = (name, place.whole.value())
+        entry = losses[position] = (name, place.whole.value())
         self._places[mode, name] = place._replace(entry=entry)
 
     def settle(self) -> None:
