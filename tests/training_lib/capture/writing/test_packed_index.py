@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
 
 import numpy as np
 import pytest
@@ -42,7 +43,8 @@ class Counting(MemoryStore):
 
 
 def writer(worker: str = WORKER, *, at: float = 1000.0) -> PackedIndexWriter:
-    return PackedIndexWriter(worker, clock=lambda: at)
+    """Return one for which a second passes with each look at the clock."""
+    return PackedIndexWriter(worker, clock=count(at).__next__)
 
 
 def save(store: MemoryStore, packed: PackedIndexWriter, number: int, *, width: int = 1, worker: str = WORKER) -> None:
@@ -62,6 +64,25 @@ def files(store: MemoryStore) -> list[PackedIndex]:
 
 def steps(store: MemoryStore) -> list[int]:
     return [int(step) for file in files(store) for step in file.rows["step"]]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stored"),
+    [
+        pytest.param(1 / 16, 2 * STORE_EVERY_STEPS, id="a-second-for-16-steps"),
+        pytest.param(1 / 64, STORE_EVERY_STEPS, id="quick-steps"),
+        pytest.param(-1.0, 2 * STORE_EVERY_STEPS, id="a-clock-that-runs-back"),
+    ],
+)
+def test_it_is_stored_at_most_once_a_second(seconds: float, stored: int) -> None:
+    store, now = MemoryStore(), [1000.0]
+    packed = PackedIndexWriter(WORKER, clock=lambda: now[0])
+    for step in range(2 * STORE_EVERY_STEPS + 1):
+        save(store, packed, step)
+        now[0] += seconds
+    assert steps(store) == [*range(stored)]
+    packed.finish(store)
+    assert steps(store) == [*range(2 * STORE_EVERY_STEPS + 1)]
 
 
 def test_it_is_stored_after_every_16_steps_and_at_the_end() -> None:
@@ -173,7 +194,7 @@ def test_a_run_that_cannot_be_listed_may_have_been_there() -> None:
 
 @pytest.mark.parametrize("step", [pytest.param(5, id="the-same-step"), pytest.param(2, id="an-older-step")])
 def test_going_back_counts_as_another_process(step: int) -> None:
-    store, packed = Counting(), writer()
+    store, packed = Counting(), PackedIndexWriter(WORKER, clock=lambda: 1000.0)
     for number in range(6):
         save(store, packed, number)
     packed.finish(store)

@@ -1,13 +1,14 @@
 """The packed index of a worker, written beside smdebug's, so that a run opens with a handful of requests.
 
-It only saves time, so failures are silent: a failed store is tried again 16 steps later, and readers find everything in
-smdebug's index meanwhile. It adds one PUT to every 16 saved steps.
+It only saves time, so failures are silent: a failed store is tried again later, and readers find everything in
+smdebug's index meanwhile. It adds at most one PUT to every 16 saved steps, and at most one a second.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from trackside.records.step_file import StepFiles
 from trackside.storage.store import Store
 
 STORE_EVERY_STEPS = 16
+STORE_EVERY_SECONDS = 1.0  # the whole file is stored each time: of quick steps that would be half of the writer's work
 MOST_STEPS = 8192  # in one file
 MOST_BYTES = 1 << 20  # the same, for runs of which every step lies differently: the whole file is stored each time
 MOST_SHARED_BYTES = 1 << 17  # the same where steps share event files, which is only done where a file costs little
@@ -48,6 +50,7 @@ class PackedIndexWriter:
         self._layouts: dict[bytes, PackedLayout] = {}
         self._stored_rows = 0
         self._tried_rows = 0
+        self._tried_at = -math.inf
         self._most_bytes = MOST_BYTES
         self._is_off = False
 
@@ -80,7 +83,7 @@ class PackedIndexWriter:
             self._is_off, self._file = True, None
             return
         self._most_bytes = MOST_SHARED_BYTES if files.event_start else MOST_BYTES
-        if file.row_count >= self._tried_rows + STORE_EVERY_STEPS:
+        if file.row_count >= self._tried_rows + STORE_EVERY_STEPS and (self._is_time() or self._is_full(file)):
             self._store(store)
 
     def step_failed(self) -> None:
@@ -91,6 +94,12 @@ class PackedIndexWriter:
         """Store the rows that are not stored yet."""
         if self._file is not None and self._file.row_count > self._stored_rows:
             self._store(store)
+
+    def _is_time(self) -> bool:
+        return not 0 <= self._clock() - self._tried_at < STORE_EVERY_SECONDS  # also after the clock was put back
+
+    def _is_full(self, file: PackedFile) -> bool:
+        return file.row_count >= MOST_STEPS or file.size_bytes >= self._most_bytes
 
     def _is_first(self, store: Store) -> bool:
         """Return True if this worker has certainly saved nothing yet."""
@@ -123,11 +132,11 @@ class PackedIndexWriter:
         file = self._file
         if file is None:
             return
-        self._tried_rows = file.row_count
+        self._tried_rows, self._tried_at = file.row_count, self._clock()
         try:
             store.put(self._key, file.encode())
-        except OSError:  # the run is whole without it; the next 16 steps bring all of it again
+        except OSError:  # the run is whole without it; the next store brings all of it again
             return
         self._stored_rows = file.row_count
-        if file.row_count >= MOST_STEPS or file.size_bytes >= self._most_bytes:
+        if self._is_full(file):
             self._follows, self._file = self._key, None
