@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ class Without(MemoryStore):
 def files_of(store: Store, *, worker: str = "worker_0", workers: int = 1, at: float = 1000.0) -> RunFiles:
     ends_run = worker == "worker_0"
     return RunFiles(
-        lambda: store, request=REQUEST, worker=worker, num_workers=workers, ends_run=ends_run, clock=lambda: at
+        lambda: store, request=REQUEST, worker=worker, num_workers=workers, ends_run=ends_run, clock=count(at).__next__
     )
 
 

@@ -1,7 +1,8 @@
 """The packed index of a worker, written beside smdebug's, so that a run opens with a handful of requests.
 
 It only saves time, so failures are silent: a failed store is tried again later, and readers find everything in
-smdebug's index meanwhile. It adds at most one PUT to every 16 saved steps, and at most one a second.
+smdebug's index meanwhile. It adds one PUT to every 16 saved steps; at most one a second where steps share event files,
+which is only done where a file costs little to read.
 """
 
 from __future__ import annotations
@@ -82,8 +83,10 @@ class PackedIndexWriter:
         except ValueError:  # more than such a file can hold: it ends here, and readers find the rest in smdebug's index
             self._is_off, self._file = True, None
             return
-        self._most_bytes = MOST_SHARED_BYTES if files.event_start else MOST_BYTES
-        if file.row_count >= self._tried_rows + STORE_EVERY_STEPS and (self._is_time() or self._is_full(file)):
+        shares = files.event_start > 0  # an event file with other steps
+        self._most_bytes = MOST_SHARED_BYTES if shares else MOST_BYTES
+        is_time = not shares or self._is_time() or self._is_full(file)
+        if file.row_count >= self._tried_rows + STORE_EVERY_STEPS and is_time:
             self._store(store)
 
     def step_failed(self) -> None:

@@ -82,9 +82,13 @@ def nothing_to_judge(rule: Rule, facts: ModelFacts | None, *, answered: bool = F
 
 
 def _records_none(rule: Rule, trial: Trial) -> str:
-    """Return why a run without any of the numbers that the rule reads has nothing to judge; "" with one."""
+    """Return why a run without any of the numbers that the rule reads has nothing to judge; "" with one, or no step."""
     end = trial.recorded_through
-    if not rule.numbers or any(trial.columns(name, "mean", last_step=end, mode=None) for name in rule.numbers):
+    if (
+        not rule.numbers
+        or end < 0
+        or any(trial.columns(name, "mean", last_step=end, mode=None) for name in rule.numbers)
+    ):
         return ""
     return f"the run records no {' or '.join(name.rpartition('/')[2].replace('_', ' ') for name in rule.numbers[:2])}"
 
