@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -43,19 +43,26 @@ class Counting(MemoryStore):
 
 
 def writer(worker: str = WORKER, *, at: float = 1000.0) -> PackedIndexWriter:
-    """Return one for which a second passes with each look at the clock."""
-    return PackedIndexWriter(worker, clock=count(at).__next__)
+    return PackedIndexWriter(worker, clock=lambda: at)
 
 
-def save(store: MemoryStore, packed: PackedIndexWriter, number: int, *, width: int = 1, worker: str = WORKER) -> None:
-    """Saves a step as `RunFiles` does."""
+def save(
+    store: MemoryStore,
+    packed: PackedIndexWriter,
+    number: int,
+    *,
+    width: int = 1,
+    worker: str = WORKER,
+    shares: bool = False,
+) -> None:
+    """Saves a step as `RunFiles` does. `shares`: in an event file with others."""
     step = StepTensors(number, "TRAIN", number, 7.0, (("loss", np.ones(width, np.float32)),))
     files = encode_step(
         step.tensors, step=number, mode="TRAIN", mode_step=number, worker=worker, wall_time=step.wall_time
     )
     packed.before_step(store, number)
     write_step(store, files)
-    packed.after_step(store, step, files)
+    packed.after_step(store, step, replace(files, event_start=8) if shares else files)
 
 
 def files(store: MemoryStore) -> list[PackedIndex]:
@@ -67,18 +74,19 @@ def steps(store: MemoryStore) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "stored"),
+    ("seconds", "shares", "stored"),
     [
-        pytest.param(1 / 16, 2 * STORE_EVERY_STEPS, id="a-second-for-16-steps"),
-        pytest.param(1 / 64, STORE_EVERY_STEPS, id="quick-steps"),
-        pytest.param(-1.0, 2 * STORE_EVERY_STEPS, id="a-clock-that-runs-back"),
+        pytest.param(1 / 16, True, 2 * STORE_EVERY_STEPS, id="a-second-for-16-steps"),
+        pytest.param(1 / 64, True, STORE_EVERY_STEPS, id="quick-steps"),
+        pytest.param(-1.0, True, 2 * STORE_EVERY_STEPS, id="a-clock-that-runs-back"),
+        pytest.param(1 / 64, False, 2 * STORE_EVERY_STEPS, id="a-file-for-each-step"),
     ],
 )
-def test_it_is_stored_at_most_once_a_second(seconds: float, stored: int) -> None:
+def test_it_is_stored_at_most_once_a_second_where_steps_share_files(seconds: float, shares: bool, stored: int) -> None:
     store, now = MemoryStore(), [1000.0]
     packed = PackedIndexWriter(WORKER, clock=lambda: now[0])
     for step in range(2 * STORE_EVERY_STEPS + 1):
-        save(store, packed, step)
+        save(store, packed, step, shares=shares)
         now[0] += seconds
     assert steps(store) == [*range(stored)]
     packed.finish(store)
@@ -194,7 +202,7 @@ def test_a_run_that_cannot_be_listed_may_have_been_there() -> None:
 
 @pytest.mark.parametrize("step", [pytest.param(5, id="the-same-step"), pytest.param(2, id="an-older-step")])
 def test_going_back_counts_as_another_process(step: int) -> None:
-    store, packed = Counting(), PackedIndexWriter(WORKER, clock=lambda: 1000.0)
+    store, packed = Counting(), writer()
     for number in range(6):
         save(store, packed, number)
     packed.finish(store)

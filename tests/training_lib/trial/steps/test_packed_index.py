@@ -84,10 +84,9 @@ class Without(MemoryStore):
 
 
 def files_of(store: Store, *, worker: str = "worker_0", workers: int = 1, at: float = 1000.0) -> RunFiles:
-    ends_run = worker == "worker_0"
-    return RunFiles(
-        lambda: store, request=REQUEST, worker=worker, num_workers=workers, ends_run=ends_run, clock=count(at).__next__
-    )
+    """Return the files of a worker for which a second passes with each look at the clock."""
+    ends_run, clock = worker == "worker_0", count(at).__next__
+    return RunFiles(lambda: store, request=REQUEST, worker=worker, num_workers=workers, ends_run=ends_run, clock=clock)
 
 
 def step(number: int, *, mode: str = "TRAIN", width: int = 1) -> StepTensors:
