@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from trackside.capture.steps.step_engine import Position
 from trackside.capture.writing.answers_file import AnswersFile
+from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.run.answers import MOST_STEPS, KeptAnswer
 from trackside.contracts.run_layout import answers_key
 from trackside.records.answers_file import read_answers
@@ -69,3 +72,33 @@ def test_a_damaged_file_is_begun_anew() -> None:
     file.add(4, answers(1.0))
     file.close()
     assert [one.step for one in read_answers(store, WORKER)] == [4]
+
+
+class AddedMeanwhile(MemoryStore):
+    """A store that the training adds answers beside, and that fails the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.file: AnswersFile | None = None
+        self.puts = 0
+
+    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
+        self.puts += 1
+        if self.file is not None and self.puts < 3:
+            self.file.add(10 * self.puts, answers(10.0 * self.puts))
+        if self.puts == 1:
+            raise StorageUnavailableError("the disk is full")
+        super().put(key, data)
+
+
+def test_what_is_added_while_others_are_stored_is_kept() -> None:
+    store = AddedMeanwhile()
+    store.file = file = file_in(store)
+    file.add(1, answers(1.0))
+    with pytest.raises(StorageUnavailableError):
+        file.flush()
+    file.flush()
+    assert file.has_news
+    file.close()
+    assert [one.step for one in read_answers(store, WORKER)] == [1, 10, 20]
+    assert not file.has_news

@@ -60,7 +60,7 @@ class Answers:
         )
 
     def _pairs(self) -> Iterator[tuple[Any, float]]:
-        for answer, reward in zip(self.answers, self.rewards):  # noqa: B905 - they are as many
+        for answer, reward in zip(self.answers, self.rewards, strict=True):
             if math.isfinite(reward):
                 yield answer, reward
 
@@ -148,7 +148,7 @@ def answers_of_trainer(trainer: Any) -> Answers | None:
         return None
     weights = [float(weight) for weight in _listed(getattr(trainer, "reward_weights", None))]
     weights = weights if len(weights) == len(of_each) else [1.0] * len(of_each)
-    rewards = [_weighted(row, weights) for row in zip(*of_each)]  # noqa: B905 - they are as many
+    rewards = [_weighted(row, weights) for row in zip(*of_each, strict=True)]
     size = getattr(trainer, "num_generations", 0)
     is_paired = len(prompts) == len(answers)
     return Answers(answers, rewards, prompts if is_paired else (), size if isinstance(size, int) else 0)
@@ -158,7 +158,7 @@ def _weighted(row: Sequence[Any], weights: Sequence[float]) -> float:
     """Return the sum of the rewards of an answer; those that are not given count as none."""
     known = [
         float(reward) * weight
-        for reward, weight in zip(row, weights)  # noqa: B905 - they are as many
+        for reward, weight in zip(row, weights, strict=True)
         if reward is not None and not math.isnan(float(reward))
     ]
     return math.fsum(known) if known else math.nan

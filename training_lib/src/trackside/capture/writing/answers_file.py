@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from trackside.capture.steps.step_engine import Position
+from trackside.capture.writing.retried_part import RetriedPart
 from trackside.contracts.errors import RecordError
 from trackside.contracts.run.answers import MOST_STEPS, KeptAnswer, KeptAnswers
 from trackside.contracts.run_layout import answers_key
 from trackside.records.answers_file import encode_answers, read_answers
 from trackside.storage.store import Store
 
-_IDLE_SECONDS = 60.0
-_WAIT_SECONDS = 1.0
-_RETRY_SECONDS = 5.0
 
-
-class AnswersFile:
-    """Collects answers and stores them: a `BackgroundPart`. Of many steps each second of the older half is dropped.
+class AnswersFile(RetriedPart):
+    """Collects answers and stores them. Of many steps each second of the older half is dropped.
 
     Args:
         open_store: Opens the store of the run's answers.
@@ -35,51 +34,41 @@ class AnswersFile:
         start: Callable[[], Position],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._open_store, self._worker, self._start, self._monotonic = open_store, worker, start, monotonic
+        super().__init__(monotonic)
+        self._open_store, self._worker, self._start = open_store, worker, start
         self._kept: list[KeptAnswers] | None = None  # None: not read yet what an earlier process stored
-        self._added: list[tuple[int, tuple[KeptAnswer, ...]]] = []
+        self._added: deque[tuple[int, tuple[KeptAnswer, ...]]] = deque(maxlen=MOST_STEPS)  # by the training thread
+        self._taken: list[tuple[int, tuple[KeptAnswer, ...]]] = []  # of these, by the writer
         self._newest: tuple[KeptAnswer, ...] = ()
-        self._retry_at = 0.0
 
     def add(self, step: int, answers: tuple[KeptAnswer, ...]) -> None:
         """Add the answers of a step, unless they are those of the step before. Called on the training thread."""
         if answers and answers != self._newest:
             self._newest = answers
-            self._added = [*self._added[1 - MOST_STEPS :], (step, answers)]
+            self._added.append((step, answers))
 
     @property
-    def due_in_seconds(self) -> float:
-        """Seconds until the next flush or attempt; see `BackgroundPart`."""
-        return max(_WAIT_SECONDS, self._retry_at - self._monotonic()) if self._added else _IDLE_SECONDS
-
-    def flush_if_due(self) -> bool:
-        """Store new answers, if it is time; see `BackgroundPart`."""
-        if not self._added or self._monotonic() < self._retry_at:
-            return False
-        self._retry_at = self._monotonic() + _RETRY_SECONDS  # unless it succeeds
-        self.flush()
-        self._retry_at = 0.0
-        return True
+    def has_news(self) -> bool:
+        """True if any answers are to be stored; see `RetriedPart`."""
+        return bool(self._added or self._taken)
 
     def flush(self) -> None:
         """Store new answers; see `BackgroundPart`."""
-        added = self._added
-        if not added:
+        with suppress(IndexError):
+            while True:
+                self._taken.append(self._added.popleft())
+        if not self._taken:
             return
+        del self._taken[:-MOST_STEPS]  # where the store has failed for long
         store, start = self._open_store(), self._start().step
         if self._kept is None:
             self._kept = self._stored(store)
-        steps = [*self._kept, *(KeptAnswers(step + start, answers) for step, answers in added)]
+        steps = [*self._kept, *(KeptAnswers(step + start, answers) for step, answers in self._taken)]
         while len(steps) > MOST_STEPS:
             half = len(steps) // 2
             steps = [*steps[:half:2], *steps[half:]]
         store.put(answers_key(self._worker), encode_answers(steps))
-        self._kept = steps
-        self._added = [each for each in self._added if each not in added]
-
-    def close(self) -> None:
-        """Store the rest; see `BackgroundPart`."""
-        self.flush()
+        self._kept, self._taken = steps, []
 
     def _stored(self, store: Store) -> list[KeptAnswers]:
         try:

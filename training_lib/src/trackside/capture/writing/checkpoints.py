@@ -7,19 +7,16 @@ import time
 from collections.abc import Callable
 
 from trackside.capture.steps.step_engine import Position
+from trackside.capture.writing.retried_part import RetriedPart
 from trackside.contracts.errors import RecordError
 from trackside.contracts.run.checkpoint import Checkpoint
 from trackside.contracts.run_layout import checkpoints_key
 from trackside.records.checkpoints_file import MOST_CHECKPOINTS, encode_checkpoints, read_checkpoints
 from trackside.storage.store import Store
 
-_IDLE_SECONDS = 60.0
-_WAIT_SECONDS = 1.0
-_RETRY_SECONDS = 5.0
 
-
-class CheckpointsFile:
-    """Collects checkpoints and stores their list: a `BackgroundPart`. Files that are gone again are left out.
+class CheckpointsFile(RetriedPart):
+    """Collects checkpoints and stores their list. Files that are gone again are left out.
 
     Args:
         open_store: Opens the store of the run's tensors.
@@ -36,30 +33,19 @@ class CheckpointsFile:
         start: Callable[[], Position],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._open_store, self._worker, self._start, self._monotonic = open_store, worker, start, monotonic
+        super().__init__(monotonic)
+        self._open_store, self._worker, self._start = open_store, worker, start
         self._known: dict[str, Checkpoint] | None = None  # None: not read yet what an earlier process stored
         self._added: list[Checkpoint] = []
-        self._retry_at = 0.0
 
     def add(self, checkpoint: Checkpoint) -> None:
         """Add a checkpoint that was written. Called on the training thread."""
         self._added.append(checkpoint)
 
     @property
-    def due_in_seconds(self) -> float:
-        """Seconds until the next flush or attempt; see `BackgroundPart`."""
-        if not self._added:
-            return _IDLE_SECONDS
-        return max(_WAIT_SECONDS, self._retry_at - self._monotonic())
-
-    def flush_if_due(self) -> bool:
-        """Store new checkpoints, if it is time; see `BackgroundPart`."""
-        if not self._added or self._monotonic() < self._retry_at:
-            return False
-        self._retry_at = self._monotonic() + _RETRY_SECONDS  # unless it succeeds
-        self.flush()
-        self._retry_at = 0.0
-        return True
+    def has_news(self) -> bool:
+        """True if any checkpoints are to be stored; see `RetriedPart`."""
+        return bool(self._added)
 
     def flush(self) -> None:
         """Store new checkpoints; see `BackgroundPart`."""
@@ -76,10 +62,6 @@ class CheckpointsFile:
         store.put(checkpoints_key(self._worker), encode_checkpoints(present))
         self._known = {one.path: one for one in present}
         del self._added[: len(added)]
-
-    def close(self) -> None:
-        """Store the rest; see `BackgroundPart`."""
-        self.flush()
 
     def _stored(self, store: Store) -> dict[str, Checkpoint]:
         try:
