@@ -8,8 +8,8 @@ import pytest
 
 from tests.training_lib.rules.columns import along, steady
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import LossFacts, ModelFacts, ParameterFacts
-from trackside.contracts.observations import HAS_GRADIENT, LOOKS_UNTRAINED
+from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
+from trackside.contracts.observations import HAS_GRADIENT, LOOKS_UNTRAINED, NEVER_HAD_GRADIENT
 from trackside.contracts.run.recorded_names import BACKWARD_PASSES, WITHOUT_GRADIENTS
 from trackside.rules.program.steps_without_gradients import StepsWithoutGradients
 from trackside.testing.rule_case import RuleCase, Statistics, assert_case, replay
@@ -22,6 +22,14 @@ def passes(values: Mapping[int, object], empty: Mapping[int, object] | None = No
 
 def of_two(first: float, second: float) -> dict[int, object]:
     return {step: {"worker_0": first, "worker_1": second} for step in range(30)}
+
+
+def several(*empty: bool, steps: int = 120, step: int | None = None, fires: tuple[str, ...] = ()) -> RuleCase:
+    """Return a run with optimizers, some of which never had a gradient."""
+    optimizers = [OptimizerFacts(f"Adam{i}", "Adam", observed={NEVER_HAD_GRADIENT: e}) for i, e in enumerate(empty)]
+    name = f"{sum(empty)} of {len(empty)} optimizers never had a gradient, {steps} steps"
+    facts = ModelFacts(optimizers=tuple(optimizers))
+    return RuleCase(name, recorded=passes(steady(1, steps)), facts=facts, fires=fires, step=step)
 
 
 CASES = [
@@ -41,6 +49,12 @@ CASES = [
     RuleCase("a step without a pass now and then", recorded=passes(along([1] * 9 + [0] + [1] * 50))),
     RuleCase("gradients after a bad start", recorded=passes(along([0] * 20 + [1] * 20), steady(1, 20))),
     RuleCase("nothing recorded of it", recorded={"Loss_output_0": {"mean": steady(1)}}),
+    several(False, True, fires=("Adam1",)),
+    several(True, False, True, fires=("Adam0", "Adam2")),
+    several(False, True, steps=60, fires=("Adam1",)),
+    several(False, True, step=60),
+    several(False, False),
+    several(True),
 ]
 
 

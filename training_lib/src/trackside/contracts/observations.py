@@ -295,6 +295,14 @@ STATE_LOST_EVERY = Observation(
     "optimizers",
 )
 
+NEVER_HAD_GRADIENT = Observation(
+    "never_had_gradient",
+    False,
+    "whether it has stepped for long, and none of its parameters had a gradient at any look before a step, though one "
+    "requires it",
+    "optimizers",
+)
+
 CLIPPINGS = Observation[tuple[ClippingFacts, ...]](
     "clipping",
     (),

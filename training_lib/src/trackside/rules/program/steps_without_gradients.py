@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.observations import HAS_GRADIENT
+from trackside.contracts.model_facts import OptimizerFacts
+from trackside.contracts.observations import HAS_GRADIENT, NEVER_HAD_GRADIENT
 from trackside.contracts.run.recorded_names import BACKWARD_PASSES, WITHOUT_GRADIENTS
 from trackside.contracts.verdict import Finding
 from trackside.evidence.question import Answer, Known
@@ -17,8 +18,10 @@ from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.situation.constants import COURSE_STEPS
+from trackside.situation.constants import COURSE_STEPS, LONG_STEPS
 from trackside.trial.window import Column, Window
+
+EMPTY = "gradients that its steps ever found"
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,14 @@ def _only_outside(known: Known) -> Answer:
     held = [p for p in facts.parameters if p.optimizer and HAS_GRADIENT.of(p)] if facts else []
     is_so = bool(outside) and not held and any(finding.subject == WITHOUT_GRADIENTS for finding in known.findings)
     return is_so and f"{len(outside)} parameters get gradients, and no optimizer holds any of them"
+
+
+def _one_is_empty(known: Known) -> Answer:
+    """Return the optimizer that stepped and never had a gradient, while another had some."""
+    empty = [finding.subject for finding in known.findings if finding.measure == EMPTY]
+    return (
+        bool(empty) and f"no gradient was there at any step of {empty[0]}: they were cleared, or its outputs detached"
+    )
 
 
 def _gradients_ended(known: Known) -> Answer:
@@ -75,6 +86,10 @@ class StepsWithoutGradients(Rule):
         other tensors than at the step before, or were written to since by more than clipping. Of several optimizers
         that step together, a gradient of one is enough.
 
+        But it also fires where one of several optimizers has stepped for 100 steps, or to the end of the run, and never
+        had a gradient, although its parameters require one. So it is with a generator that learns from outputs which
+        were detached.
+
         In a run that is watched in bursts, the newest steps are the newest watched ones.
 
     Example:
@@ -105,6 +120,7 @@ class StepsWithoutGradients(Rule):
     suspects = (
         FirstOf(
             (Suspect(Cause.FROZEN_PARAMETERS, _none_requires_a_gradient),),
+            (Suspect(Cause.FROZEN_PARAMETERS, _one_is_empty), Suspect(Cause.STEP_ORDER)),
             (Suspect(Cause.PARAMETERS_NOT_IN_OPTIMIZER, _only_outside),),
             (Suspect(Cause.PARAMETERS_NOT_IN_OPTIMIZER, _gradients_ended), Suspect(Cause.FROZEN_PARAMETERS)),
             (),
@@ -116,6 +132,7 @@ class StepsWithoutGradients(Rule):
         "Call optimizer.zero_grad(), loss.backward() and optimizer.step() in this order, each once for a batch.",
         "If gradients are accumulated, call step only after the last backward pass of them.",
         "Build the optimizer after the model was moved, wrapped or sharded, from the parameters that it has then.",
+        "See that nothing detaches the outputs of a second model, a generator or a policy, from the loss it learns by.",
     )
 
     steps: int = parameter(20, "newest steps that are looked at", minimum=2)
@@ -124,7 +141,8 @@ class StepsWithoutGradients(Rule):
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker with steps without new gradients."""
         columns = window.statistic(BACKWARD_PASSES, "mean", mode=None)
-        return [found for column in columns if (found := self._judge(window, column)) is not None]
+        found = [found for column in columns if (found := self._judge(window, column)) is not None]
+        return found or [_empty(window, optimizer) for optimizer in _without_any(window)]
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: rows of enough steps."""
@@ -154,6 +172,17 @@ class StepsWithoutGradients(Rule):
             statistics=EmptySteps(came_before).numbers(),
             place=facts.losses[0].backward_line if facts and facts.losses else "",
         )
+
+
+def _without_any(window: Window) -> list[OptimizerFacts]:
+    """Return the optimizers that never had a gradient, where another had some, once the run is long or has ended."""
+    held = window.facts.optimizers if window.facts and (window.is_last or window.step >= LONG_STEPS) else ()
+    empty = [optimizer for optimizer in held if NEVER_HAD_GRADIENT.of(optimizer)]
+    return empty if len(empty) < len(held) else []
+
+
+def _empty(window: Window, optimizer: OptimizerFacts) -> Finding:
+    return finding_of(window, optimizer.name, EMPTY, 0.0, below=1.0, since=0, place=optimizer.line)
 
 
 def idle_share(passes: NDArray[np.float64], is_empty: NDArray[np.float64], *, steps: int) -> float | None:
