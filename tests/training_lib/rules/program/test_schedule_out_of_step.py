@@ -28,9 +28,10 @@ def case(
     ranks: int = 1,
     epochs: bool = True,
     schedule: bool = True,
+    length: int = 0,
     fires: bool = False,
 ) -> RuleCase:
-    schedules = ScheduleFacts("LambdaLR", highest, calls) if schedule else None
+    schedules = ScheduleFacts("LambdaLR", highest, calls, length) if schedule else None
     facts = ModelFacts(
         optimizers=(OptimizerFacts("SGD", "SGD", line="train.py:9", observed={SCHEDULE: schedules}),),
         program=ProgramFacts(world_size=ranks),
@@ -44,6 +45,11 @@ def case(
 def by_epoch(turns: int, *, begin: float = 0.0) -> np.ndarray:
     """Return the rates of a warm-up of so many turns that is stepped once per epoch."""
     return begin + (1 - begin) * np.minimum(1.0, (1 + np.arange(STEPS) // PER_EPOCH) / turns)
+
+
+def cosine(length: int, *, batches: int = 1) -> np.ndarray:
+    """Return the rates of a cosine of so many steps, of one for so many batches."""
+    return 0.5 + 0.5 * np.cos(np.pi * (np.arange(STEPS) // batches) / length)
 
 
 CASES = [
@@ -68,6 +74,14 @@ CASES = [
     case("epochs of a decay", 0.9 ** (np.arange(STEPS) // PER_EPOCH)),
     case("a rate of unknown height", np.full(STEPS, 0.01), calls=0, highest=0.0),
     case("no schedule", np.full(STEPS, 0.01), calls=0, schedule=False),
+    case("a cosine of ten epochs by batches", cosine(10), length=10, fires=True),
+    case("a cosine of half a pass by batches", cosine(PER_EPOCH // 2), length=PER_EPOCH // 2, fires=True),
+    case("a cosine of ten epochs by epochs", cosine(10, batches=PER_EPOCH), length=10),
+    case("a cosine of three epochs by epochs, which goes up again", cosine(3, batches=PER_EPOCH), length=3),
+    case("a cosine of all batches", cosine(STEPS), length=STEPS),
+    case("a cosine of one pass, by batches, which goes up again", cosine(PER_EPOCH), length=PER_EPOCH),
+    case("a cosine of ten epochs by batches, within the second pass", cosine(10)[: 2 * PER_EPOCH], length=10),
+    case("a cosine of ten epochs by batches, in a loop by hand", cosine(10), length=10, epochs=False),
 ]
 
 

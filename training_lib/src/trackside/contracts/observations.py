@@ -66,11 +66,14 @@ class ScheduleFacts:
     highest    the highest rate that it names for the first parameter group; 0 if unknown
     calls      0 if the script has never stepped it, 1 if it has; above 1 the number of places by which it moves on at a
                time, at the least, where it does so again and again without a backward pass between
+    length     its steps from the highest rate to the lowest, from where it goes up again (`T_max` of a cosine); 0 if it
+               names none
     """
 
     type_name: str
     highest: float = 0.0
     calls: int = 0
+    length: int = 0
 
 
 @dataclass(frozen=True)
@@ -282,8 +285,9 @@ SCHEDULE = Observation[ScheduleFacts | None](
     "schedule",
     None,
     "its newest learning-rate schedule: `type_name`, `highest` (the highest rate that it names for the first group; 0 "
-    "if unknown) and `calls` (0 until the script has stepped it, then 1; above 1 the number of places by which it "
-    "moves on at a time)",
+    "if unknown), `calls` (0 until the script has stepped it, then 1; above 1 the number of places by which it moves "
+    "on at a time) and `length` (its steps from the highest rate to the lowest, from where it goes up again; 0 for "
+    "none)",
     "optimizers",
     ScheduleFacts,
 )

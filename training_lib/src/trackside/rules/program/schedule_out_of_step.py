@@ -18,7 +18,8 @@ from trackside.rules.rule import Rule, parameter
 from trackside.situation.constants import FEWEST, FEWEST_CHANGES, LONGEST_WARM_UP, MOST, SEVERAL, SHORT_STRETCH
 from trackside.trial.window import Column, Window
 
-TOO_OFTEN, NEVER, TOO_SELDOM = (
+SWINGS, TOO_OFTEN, NEVER, TOO_SELDOM = (
+    "swings of the rate in one pass over the data",
     "places by which the schedule moves on at a time",
     "steps of the schedule",
     "turns of the warm-up",
@@ -58,6 +59,9 @@ class ScheduleOutOfStep(Rule):
         3. *Too seldom*: the rate rises since the first step and is below half of the highest one. It changed six times
            at least, not more often than at each fifth step, and at this pace would need more than 25 changes in all to
            reach the highest: warm-ups of so many epochs are not made, and those of so many batches are.
+
+        4. *In a fraction of a pass*: a schedule that is made to fall once (CosineAnnealingLR) falls and rises again
+           within one pass over the data, and the training goes on for three passes.
 
         A schedule that holds the highest rate from the start does little harm while it waits, and is silent. So are
         schedules of other libraries, and those that follow a measure.
@@ -112,6 +116,8 @@ class ScheduleOutOfStep(Rule):
         """Return the message: what is wrong with the pace."""
         lead = findings[0]
         return {
+            SWINGS: f"The schedule of {lead.subject} is to fall once, and falls and rises {lead.observed:.1f} times in "
+            "each pass over the data: it counts epochs and is stepped once per batch.",
             TOO_OFTEN: f"The schedule of {lead.subject} moves on by {lead.observed:.0f} places each time that it is "
             "stepped, and ends long before the training.",
             NEVER: f"The schedule of {lead.subject} was never stepped: the learning rate stays at its first value, "
@@ -130,6 +136,10 @@ class ScheduleOutOfStep(Rule):
             yield self._finding(window, optimizer, TOO_OFTEN, float(schedule.calls), threshold=1.0)
             return
         for column in window.statistic(f"hyperparameters/{optimizer.name}/group_0/lr", "mean", mode=None):
+            swings = self._swings(window, column, schedule.length)
+            if swings >= 1:
+                yield self._finding(window, optimizer, SWINGS, swings, threshold=1.0)
+                return
             share = float(column.values[-1]) / schedule.highest if schedule.highest > 0 else 1.0
             if not share < MOST:
                 continue
@@ -138,6 +148,17 @@ class ScheduleOutOfStep(Rule):
             turns = turns_of_warm_up(column.values, highest=schedule.highest)
             if turns is not None and turns > LONGEST_WARM_UP:
                 yield self._finding(window, optimizer, TOO_SELDOM, turns, threshold=LONGEST_WARM_UP, share=share)
+
+    def _swings(self, window: Window, rates: Column, length: int) -> float:
+        """Return how often the rate falls and rises in a pass over the data; 0 if it is not stepped within passes."""
+        passes = next((c for c in window.statistic(EPOCH, "mean", mode=None) if c.worker == rates.worker), None)
+        if not length or passes is None or passes.values[-1] < SEVERAL:
+            return 0.0
+        steps_of_a_pass = float((passes.steps[-1] - passes.steps[0]) / (passes.values[-1] - passes.values[0]))
+        number = passes.values[np.maximum(0, np.searchsorted(passes.steps, rates.steps, side="right") - 1)]
+        changes = np.diff(rates.values)[np.diff(number) == 0]
+        is_by_batch = np.count_nonzero(changes) > MOST * len(changes)
+        return steps_of_a_pass / (2 * length) if is_by_batch and (changes > 0).any() and (changes < 0).any() else 0.0
 
     def _should_have_come(self, window: Window, column: Column) -> bool:
         passes = window.statistic(EPOCH, "mean", mode=None)

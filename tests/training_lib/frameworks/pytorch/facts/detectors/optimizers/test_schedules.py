@@ -148,3 +148,20 @@ def test_calls_at_rest_are_not_calls_of_one_turn(loop: Loop, calls: int) -> None
     facts = loop.schedules.of(loop.optimizer)
     assert facts is not None
     assert facts.calls == calls
+
+
+@pytest.mark.parametrize(
+    ("make", "length"),
+    [
+        pytest.param(lambda o: lr_scheduler.CosineAnnealingLR(o, 50), 50, id="a cosine"),
+        pytest.param(lambda o: lr_scheduler.CosineAnnealingLR(o, float("inf")), 0, id="one without an end"),
+        pytest.param(restarts, 0, id="restarts"),
+        pytest.param(warm, 0, id="a warm-up"),
+        pytest.param(in_sequence, 0, id="several in sequence"),
+    ],
+)
+def test_the_length_of_what_is_to_fall_once(loop: Loop, make: Make, length: int) -> None:
+    loop.run(make, times(1))
+    found = loop.schedules.of(loop.optimizer)
+    assert found is not None
+    assert found.length == length

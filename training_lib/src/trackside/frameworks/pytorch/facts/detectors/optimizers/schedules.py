@@ -25,6 +25,7 @@ from trackside.frameworks.shared.adapter import StepHook
 from trackside.frameworks.shared.detectors import watches
 from trackside.frameworks.shared.replaced_methods import ReplacedFunction
 
+MOST_STEPS = 1 << 31  # a length beyond is infinite
 FEWEST_TURNS = 3  # with several places each, before they are reported
 _MOST_PLAIN = 0.2  # of the turns with a place: the share with one alone, beyond which it is no habit
 _STEPPING = (lr_scheduler.LRScheduler, lr_scheduler.CosineAnnealingWarmRestarts)  # with a `step` of their own
@@ -116,7 +117,9 @@ class Schedules:
             turn.began = turn.ended
 
     def _set(self, schedule: Any, calls: int) -> None:
-        self._found[schedule.optimizer] = ScheduleFacts(type(schedule).__name__, _highest(schedule), calls)
+        self._found[schedule.optimizer] = ScheduleFacts(
+            type(schedule).__name__, _highest(schedule), calls, _length(schedule)
+        )
         self._changed()
 
 
@@ -125,3 +128,8 @@ def _highest(schedule: Any) -> float:
     group = schedule.optimizer.param_groups[0]
     named = [group.get("initial_lr"), group.get("max_lr"), *list(attribute_of(schedule, "max_lrs", []))[:1]]
     return max((float(rate) for rate in named if isinstance(rate, (int, float))), default=0.0)
+
+
+def _length(schedule: Any) -> int:
+    length = attribute_of(schedule, "T_max", 0) if isinstance(schedule, lr_scheduler.CosineAnnealingLR) else 0
+    return int(length) if isinstance(length, (int, float)) and 0 < length < MOST_STEPS else 0
