@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.for_each import for_each
 from tests.training_lib.rules.columns import along, falling, steady
@@ -81,11 +82,18 @@ def program(
     )
 
 
-def stuck(inputs: Mapping[str, Any], *, ratio: float = 1e-2, losses: Mapping[int, float] | None = None) -> Window:
+def stuck(
+    inputs: Mapping[str, Any],
+    *,
+    ratio: float = 1e-2,
+    losses: Mapping[int, float] | None = None,
+    labels: NDArray[np.int64] | None = None,
+) -> Window:
     """A run that learned nothing of its labels by visible updates."""
+    of_all = LABELS if labels is None else {name: dict.fromkeys(range(0, 100, 10), labels) for name in LABELS}
     return RuleCase(
         "a run",
-        {**LABELS, **inputs},
+        {**of_all, **inputs},
         collections={"labels": ("input_1$",), "model_inputs": ("^Net_input",)},
         recorded={
             LOSS: {"mean": losses or steady(2.3, 101)},
@@ -313,6 +321,7 @@ TELLING = of_inputs(np.eye(8)[np.arange(32) % 8], noise=0.1)
         pytest.param(stuck({"Net_input_0": {0: RANDOM.normal(size=(8, 4))}}), None, id="fewer-inputs-than-labels"),
         pytest.param(stuck(of_inputs(np.ones((32, 4)), noise=0.0)), False, id="inputs-are-alike"),
         pytest.param(stuck({}), None, id="no-inputs-were-saved"),
+        pytest.param(stuck(ROWS, labels=np.arange(32)), None, id="labels-are-places-in-the-batch"),
         pytest.param(stuck(ROWS, ratio=1e-6), False, id="hardly-a-step"),
         pytest.param(stuck(ROWS, ratio=0.9), False, id="wild-steps"),
         pytest.param(stuck(ROWS, losses=falling(2.3, 0.2, 101)), False, id="it-learns"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -114,12 +116,23 @@ def _neighbours(window: Window) -> Neighbours | None:
             pairs = [_saved(window, inputs, labels, step) for step in steps]
             whole = [pair for pair in pairs if pair is not None]
             batches = [pair for pair in whole if [one.shape[1:] for one in pair] == [one.shape[1:] for one in whole[0]]]
-            if not batches:
+            if not batches or _name_places([answers for _, answers in batches]):
                 continue
             found = neighbours_of(*(np.concatenate(parts) for parts in zip(*batches, strict=True)))
             if found is not None:
                 return found
     return None
+
+
+def _name_places(batches: Sequence[NDArray[np.generic]]) -> bool:
+    """Return True if each batch has the labels of the others, all different: they tell places, as those of pairs do.
+
+    Args:
+        batches: The labels of each batch, shape (samples, ...).
+    """
+    first, others = batches[0], batches[1:]
+    is_of_places = np.unique(first, axis=0).shape[0] == len(first)
+    return is_of_places and bool(others) and all(np.array_equal(first, other) for other in others)
 
 
 def _saved(
