@@ -177,6 +177,11 @@ OTHER_AXIS = Observation(
     "number of places along an axis over which a softmax makes weights, that are then summed over another axis by a "
     "product of matrices; 0 without one",
 )
+LEAST_SHARE = Observation(
+    "least_share",
+    0.0,
+    "the least that it can be over what equal scores cost, where its scores are cosines times a factor; 0 elsewhere",
+)
 TAKES_SCORES_FOR_PROBABILITIES = Observation(
     "takes_scores_for_probabilities",
     False,

@@ -14,6 +14,7 @@ from trackside.contracts.observations import (
     BEYOND_REACH,
     COMPARED_WITH,
     DIVERGENCE_OF,
+    LEAST_SHARE,
     LOWERS_LIKELIHOOD,
     MARGIN,
     TAKES_SCORES_FOR_PROBABILITIES,
@@ -42,7 +43,7 @@ from trackside.trial.window import Column, Window
 
 (
     SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_PROBABILITIES,
-    NO_LOGARITHMS,
+    NO_LOGARITHMS, NARROW,
 ) = (
     "factor of the loss",
     "loss that cannot be negative",
@@ -55,8 +56,9 @@ from trackside.trial.window import Column, Window
     "share of the scores below zero that reach the loss",
     "activations before a loss of probabilities",
     "log-probabilities before a divergence",
+    "share of the loss of equal scores that can be won",
 )  # fmt: skip
-_MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_LOGARITHMS}
+_MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_LOGARITHMS, NARROW}
 _OF_SCORES = {"CrossEntropyLoss", "BCEWithLogitsLoss"}
 _NEVER_NEGATIVE = (
     "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",
@@ -111,6 +113,10 @@ class UnsuitableLoss(Rule):
         10. Logarithms, a warning only: `kl_div`, or the same by hand, is given probabilities or scores where it expects
            log-probabilities.
 
+        11. Narrow scores, a warning only: the scores of cross entropy are cosines times a factor, and between -f and f
+            it stays above log(1 + (n - 1) exp(-2 f)) of n classes. With that, training can win less than `least` of
+            what equal scores cost: divide by a temperature.
+
         What cannot be seen: the flipped sign of a ranking, of a reward less a baseline or of a hinge on two classes is
         a sound loss of the opposite task, and its run has the same numbers as a run of that.
 
@@ -162,6 +168,7 @@ class UnsuitableLoss(Rule):
         Suspect(
             Cause.WRONG_LOSS, "a divergence is given probabilities or scores, not their logarithms", (NO_LOGARITHMS,)
         ),
+        Suspect(Cause.WRONG_LOSS, "its scores are cosines, and a temperature is missing or too high", (NARROW,)),
         Suspect(Cause.WRONG_LOSS, "{comparison}", (RUNAWAY, LIKELIHOOD, BELOW_ZERO, ONE_CLASS, BROADCAST)),
         Suspect(Cause.LOSS_SIGN, only=(BELOW_ZERO,)),
     )
@@ -171,6 +178,7 @@ class UnsuitableLoss(Rule):
     )
 
     steps: int = parameter(5, "newest losses whose median must be negative", minimum=1)
+    least: float = parameter(1 / 3, "share of the loss of equal scores that training can win", minimum=0, maximum=1)
     runaway: float = parameter(10.0, "how many times its first size a loss must be below zero to run away", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
@@ -186,6 +194,8 @@ class UnsuitableLoss(Rule):
             wrong = misuse(loss, level=level, has_several_aims=several) if loss is not None else None
             if wrong is None and not several and runs_away(column.values, times=self.runaway) and _grows(window):
                 wrong = Misuse(RUNAWAY, _in_first_sizes(column.values), -self.runaway)
+            if loss is not None and wrong is None and 1 - LEAST_SHARE.of(loss) < self.least:
+                wrong = Misuse(NARROW, 1 - LEAST_SHARE.of(loss), self.least)
             margin = MARGIN.of(loss) if wrong is None and loss is not None else 0.0
             if margin and settled_at(column.values, margin=margin):
                 wrong = Misuse(AT_MARGIN, 1 - float(np.mean(_newest_half(column.values))) / margin, TRACE)
