@@ -17,6 +17,7 @@ from trackside.contracts.observations import (
     LEAST_SHARE,
     LOWERS_LIKELIHOOD,
     MARGIN,
+    SEVERAL_CLASSES,
     TAKES_SCORES_FOR_PROBABILITIES,
 )
 from trackside.contracts.verdict import Severity
@@ -110,6 +111,10 @@ CASES = [
         steady(4.06, 200),
         fires=True,
     ),
+    case(
+        "several classes a row", LossFacts(CE, "CrossEntropyLoss", observed={SEVERAL_CLASSES: 0.9}), BRIEF, fires=True
+    ),
+    case("several classes in a few rows", LossFacts(CE, "CrossEntropyLoss", observed={SEVERAL_CLASSES: 0.4}), BRIEF),
     case(
         "cosines over a temperature",
         LossFacts(CE, "CrossEntropyLoss", class_count=64, observed={LEAST_SHARE: 0.01}),

@@ -177,6 +177,11 @@ OTHER_AXIS = Observation(
     "number of places along an axis over which a softmax makes weights, that are then summed over another axis by a "
     "product of matrices; 0 without one",
 )
+SEVERAL_CLASSES = Observation(
+    "several_classes",
+    0.0,
+    "of cross entropy given probabilities: share of the rows of targets, zeros and ones, with more than one one",
+)
 LEAST_SHARE = Observation(
     "least_share",
     0.0,

@@ -17,6 +17,7 @@ from trackside.contracts.observations import (
     LEAST_SHARE,
     LOWERS_LIKELIHOOD,
     MARGIN,
+    SEVERAL_CLASSES,
     TAKES_SCORES_FOR_PROBABILITIES,
 )
 from trackside.contracts.verdict import Finding, Severity
@@ -31,6 +32,7 @@ from trackside.situation.constants import (
     GROWING,
     HARDLY_ANYTHING,
     LOSSES_OF_TWO_WINDOWS,
+    MOST,
     NEGLIGIBLE_SHARE,
     RUNAWAY_WEIGHTS,
     TRACE,
@@ -43,7 +45,7 @@ from trackside.trial.window import Column, Window
 
 (
     SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_PROBABILITIES,
-    NO_LOGARITHMS, NARROW,
+    NO_LOGARITHMS, NARROW, SEVERAL,
 ) = (
     "factor of the loss",
     "loss that cannot be negative",
@@ -57,8 +59,9 @@ from trackside.trial.window import Column, Window
     "activations before a loss of probabilities",
     "log-probabilities before a divergence",
     "share of the loss of equal scores that can be won",
+    "share of the targets that name one class",
 )  # fmt: skip
-_MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_LOGARITHMS, NARROW}
+_MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_LOGARITHMS, NARROW, SEVERAL}
 _OF_SCORES = {"CrossEntropyLoss", "BCEWithLogitsLoss"}
 _NEVER_NEGATIVE = (
     "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",
@@ -97,7 +100,6 @@ class UnsuitableLoss(Rule):
            standard errors). A model that separates nothing stands at the margin; one that is to bring
            like together gets below it at once, for like is nearer to like than to others in any space. Only one that is
            to drive like apart cannot: the best it can do is to make all alike.
-
         7. Likelihood, a warning only: in a loss by hand the log-probabilities of the chosen classes or actions enter
            with a plus, alone or times numbers of which none is negative, so that what is shown or rewarded is made less
            likely. Right for an agent whose numbers are costs, and for a model that is to forget. Programs with several
@@ -107,7 +109,6 @@ class UnsuitableLoss(Rule):
            softplus, exponential, clamp, sigmoid, softmax or tanh. Or the scores of cross entropy come out of a ReLU (or
            another that ends at zero alone), or those of `BCEWithLogitsLoss` out of any that is never negative: no
            score can then count against a class, and what falls to zero gets no gradient.
-
         9. Probabilities: Keras's cross entropies expect probabilities unless they are told otherwise
            (`from_logits=True`), and the last layer has no activation.
         10. Logarithms, a warning only: `kl_div`, or the same by hand, is given probabilities or scores where it expects
@@ -116,11 +117,11 @@ class UnsuitableLoss(Rule):
         11. Narrow scores, a warning only: the scores of cross entropy are cosines times a factor, and between -f and f
             it stays above log(1 + (n - 1) exp(-2 f)) of n classes. With that, training can win less than `least` of
             what equal scores cost: divide by a temperature.
+        12. Several classes, a warning only: cross entropy is given rows of zeros and ones as probabilities, and most
+            rows name more than one class. Such targets are for `BCEWithLogitsLoss`, or are to be divided by their sum.
 
-        What cannot be seen: the flipped sign of a ranking, of a reward less a baseline or of a hinge on two classes is
-        a sound loss of the opposite task, and its run has the same numbers as a run of that.
-
-        Else a loss that was written by hand has no known range and is left alone.
+        Not seen: the flipped sign of a ranking, of a reward less a baseline or of a hinge on two classes is a sound
+        loss of the opposite task, with the same numbers. A loss that was written by hand has no known range.
 
     Example:
         ```python
@@ -131,8 +132,6 @@ class UnsuitableLoss(Rule):
         assert misuse(good, level=2.3, has_several_aims=False) is None
         one = LossFacts("CrossEntropyLoss_output_0", "CrossEntropyLoss", class_count=1)
         assert misuse(one, level=0.0, has_several_aims=False).measure == "classes"
-        flipped = LossFacts("MSELoss_output_0", "MSELoss", scale=-1.0)
-        assert misuse(flipped, level=1.0, has_several_aims=False).measure == "factor of the loss"
         ```
 
     References:
@@ -169,6 +168,7 @@ class UnsuitableLoss(Rule):
             Cause.WRONG_LOSS, "a divergence is given probabilities or scores, not their logarithms", (NO_LOGARITHMS,)
         ),
         Suspect(Cause.WRONG_LOSS, "its scores are cosines, and a temperature is missing or too high", (NARROW,)),
+        Suspect(Cause.WRONG_LOSS, "most rows of its targets name several classes, and it is for one", (SEVERAL,)),
         Suspect(Cause.WRONG_LOSS, "{comparison}", (RUNAWAY, LIKELIHOOD, BELOW_ZERO, ONE_CLASS, BROADCAST)),
         Suspect(Cause.LOSS_SIGN, only=(BELOW_ZERO,)),
     )
@@ -250,6 +250,8 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
 def _beside_its_targets(loss: LossFacts) -> Misuse | None:
     if DIVERGENCE_OF.of(loss):
         return Misuse(NO_LOGARITHMS, 0.0, 1.0)
+    if SEVERAL_CLASSES.of(loss) > MOST:
+        return Misuse(SEVERAL, 1 - SEVERAL_CLASSES.of(loss), MOST)
     if 1 - BEYOND_REACH.of(loss) >= ALL_BUT_A_FEW:
         return None
     is_of_scores = loss.type_name in _OF_SCORES
