@@ -85,6 +85,26 @@ def test_into_keeps_runs_that_other_commands_read() -> None:
     assert judge("logs", "--into", "kept", "-q").exit_code == 0
     found = CliRunner().invoke(main, ["findings", "kept/broken.jsonl"])
     assert "loss-spike" in found.stdout
+    again = judge("logs/broken.jsonl", "--into", "kept")
+    assert "trackside rm kept/broken.jsonl" in again.stderr
+    other = judge("logs/sound.jsonl", "--into", "other")
+    assert other.stdout.splitlines()[2] == "kept as other/sound.jsonl: trackside report other/sound.jsonl"
+    runs = judge("kept")
+    assert "Try: trackside rules run kept/broken.jsonl" in runs.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "advice"),
+    [
+        pytest.param("missing", "Try: ls ", id="missing"),
+        pytest.param("empty", "Try: trackside judge --help", id="empty"),
+        pytest.param("notes.txt", "Try: trackside judge --help", id="no-numbers"),
+    ],
+)
+def test_a_path_without_a_log_names_a_way_on(path: str, advice: str) -> None:
+    Path("empty").mkdir()
+    Path("notes.txt").write_text("nothing here\n")
+    assert advice in judge(path).stderr
 
 
 def test_a_log_in_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,6 +154,9 @@ def _print_heading(console: Console, judged: JudgedLog) -> None:
     console.print(Text(safe(console, f"{judged.found.log.name}: {_extent(judged)}"), style="bold"))
     columns = ", ".join(f"{role}={column}" for role, column in judged.found.meanings.shown().items())
     console.print(Text(safe(console, f"judged as {columns}"), style="dim"))
+    if judged.kept_at:
+        kept = f"kept as {judged.kept_at}: trackside report {judged.kept_at}"
+        console.print(Text(safe(console, kept), style="dim"))
     for text in judged.reservations:
         console.print(Text(safe(console, text), style="dim"))
     console.print()

@@ -16,6 +16,8 @@ from trackside.storage.store import Store, objects_of
 
 HEAD_BYTES = 64 << 10
 MOST_FILES = 50_000
+WHAT_IS_READ = "trackside judge --help   (lists the logs that it reads)"
+_WHERE = "ls   (lists this folder, which a relative path begins at)"
 _LEFT_OUT = frozenset({".git", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".cache"})
 
 
@@ -104,7 +106,7 @@ def files_at(location: str) -> list[LogFile]:
     """
     found = _stored(location) if "://" in location else _local(Path(location).expanduser())
     if not found:
-        raise LocationNotFoundError(f"{location} holds no file.")
+        raise LocationNotFoundError(f"{location} holds no file.", advice=WHAT_IS_READ)
     return found
 
 
@@ -112,7 +114,7 @@ def _local(path: Path) -> list[LogFile]:
     if path.is_file():
         return [LocalFile(path, path.parent)]
     if not path.is_dir():
-        raise LocationNotFoundError(f"There is no file or folder {str(path)!r}.")
+        raise LocationNotFoundError(f"There is no file or folder {str(path)!r}.", advice=_WHERE)
     found: list[LogFile] = []
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)

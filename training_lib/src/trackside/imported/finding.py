@@ -11,7 +11,7 @@ from functools import cache
 from trackside.contracts.errors import ConfigurationError, Problem, RunNotFoundError, TracksideError
 from trackside.contracts.run_layout import INDEX_PREFIX, STATISTICS, TENSORS
 from trackside.imported import formats
-from trackside.imported.files import files_at
+from trackside.imported.files import WHAT_IS_READ, files_at
 from trackside.imported.format import PRINTED, Format
 from trackside.imported.log import Log, LogFile
 from trackside.imported.names import meanings_of
@@ -110,27 +110,31 @@ def _is_of(form: Format, file: LogFile, *, is_alone: bool) -> bool:
 def _refuse_runs(location: str, files: Sequence[LogFile]) -> None:
     for file in files:
         parts = file.name.split("/")
-        if TENSORS in parts or (STATISTICS in parts and file.name.endswith(".tss")):
-            raise _is_a_run(location, "trackside rules run")
+        holder = TENSORS if TENSORS in parts else STATISTICS if file.name.endswith(".tss") else ""
+        if holder in parts:
+            run = "/".join([location.rstrip("/"), *parts[: parts.index(holder)]])
+            raise _is_a_run(location, f"trackside rules run {run}")
         if file.name.startswith(INDEX_PREFIX) and file.name.endswith(".json"):
-            raise _is_a_run(location, "trackside import")
+            raise _is_a_run(location, f"trackside import {location}")
 
 
 def _is_a_run(location: str, command: str) -> ConfigurationError:
-    problem = Problem(location, "holds a run, with more in it than a log.", f"{command} {location}")
+    problem = Problem(location, "holds a run, with more in it than a log.", command)
     return ConfigurationError([problem], subject="The path")
 
 
 def _nothing(location: str, files: Sequence[LogFile], left_out: LeftOut) -> TracksideError:
     if all(file.size == 0 for file in files):
-        return RunNotFoundError(f"{location} is empty: {len(files)} file{'' if len(files) == 1 else 's'} of 0 bytes.")
+        count = f"{len(files)} file{'' if len(files) == 1 else 's'}"
+        return RunNotFoundError(f"{location} is empty: {count} of 0 bytes.", advice=WHAT_IS_READ)
     if left_out.without_loss:
         log = next(iter(left_out.without_loss.values()))
         shown = ", ".join(list(log.series)[:20]) or "none"
         if not log.series:
             reason = f" {log.damage[0][:1].upper()}{log.damage[0][1:]}." if log.damage else ""
-            return RunNotFoundError(f"{log.source} holds no numbers of a training.{reason}")
+            return RunNotFoundError(f"{log.source} holds no numbers of a training.{reason}", advice=WHAT_IS_READ)
         problem = Problem(log.source, f"No loss is among the numbers: {shown}.", "Name one: --columns loss=NAME")
         return NoLossError([problem], subject="The log")
     known = "; ".join(form.name for form in all_formats())
-    return RunNotFoundError(f"No log of a training was found at {location}, in {len(files)} files. Known: {known}.")
+    what = f"No log of a training was found at {location}, in {len(files)} files. Known: {known}."
+    return RunNotFoundError(what, advice=WHAT_IS_READ)

@@ -77,6 +77,12 @@ class JudgedLog:
     unanswerable: tuple[str, ...]
 
     @property
+    def kept_at(self) -> str:
+        """The address of the run; "" if nothing was kept."""
+        uri = self.recorded.location.uri
+        return "" if uri.startswith(SCHEME) else uri
+
+    @property
     def reservations(self) -> tuple[str, ...]:
         """Facts about the log that a reader of the verdict must know, a sentence each."""
         log, found = self.found.log, []
@@ -121,7 +127,7 @@ def judge_log(
     name = _SAFE.sub("-", found.log.name).strip(".-") or "log"
     uri = f"{into.rstrip('/')}/{name}" if into else f"{SCHEME}log/{name}"
     if into and next(iter(stores(uri).list()), None) is not None:
-        problem = Problem(uri, "holds files already.", "Name another place, or remove it: trackside rm")
+        problem = Problem(uri, "holds files already.", f"Name another place, or remove it: trackside rm {uri}")
         raise ConfigurationError([problem], subject="--into")
     run = write_run(found, uri=uri, stores=stores, has_ended=has_ended)
     rules, unanswerable = rules_of_log(found, chosen, interval=found.interval * run.merged)

@@ -59,7 +59,10 @@ def why_nothing_was_captured(
         processes: Reports of its processes, the likeliest training first.
     """
     if has_begun:
-        return "steps were made, but none was due to be saved or judged; a short run may need --save-interval 1"
+        return (
+            "a training began, but no step was saved or judged: none was due (a short run may need --save-interval 1), "
+            "or capture was switched off, as a line above says"
+        )
     if not processes:
         return _without_report(command, status)
     return _of_process(processes[0])
