@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from trackside.choosing.project_settings import ProjectSettings, read_settings
+from trackside.choosing.project_settings import KEYS, SETTINGS, ProjectSettings, SettingKind, read_settings
 from trackside.choosing.rule_choice import choose_rules
+from trackside.cli.run import command
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.environment import project_variable
 
 PROJECT = '[project]\nname = "digits"\n\n'
 
@@ -24,6 +26,31 @@ def write(folder: Path, name: str, text: str) -> None:
 
 def values(settings: ProjectSettings) -> dict[str, Any]:
     return {key: (one.value, one.source) for key, one in settings.values.items()}
+
+
+def test_each_setting_is_an_option_of_run_with_the_same_default() -> None:
+    options = {parameter.name: parameter for parameter in command.params}
+    for kind in SETTINGS:
+        option = options.get(kind.key.replace("-", "_"))
+        assert option is not None, (
+            f"give `trackside run` an option --{kind.key} (cli/run.py), or take it out of SETTINGS"
+        )
+        if kind.default is not None and kind.key != "on-issue":  # whose option has none, to tell "not given" apart
+            assert option.default == kind.default, f"--{kind.key} and SETTINGS have different defaults"
+
+
+def test_each_setting_stands_in_the_table_of_its_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    named = {key for row in page.splitlines() if row.startswith("| `") for key in row.split("|")[1].split("`")[1::2]}
+    missing = [f"| `{key}` | `{project_variable(key)}` | ... |" for key in KEYS if key not in named]
+    assert not missing, f"add to the table of docs/configuration.md: {missing}"
+
+
+@pytest.mark.parametrize("kind", SETTINGS, ids=lambda kind: str(kind.key))
+def test_each_setting_has_a_variable(kind: SettingKind, tmp_path: Path) -> None:
+    value = kind.default if kind.default is not None else 7
+    found = read_settings(tmp_path, {project_variable(kind.key): str(value)})
+    assert values(found) == {kind.key: (value, project_variable(kind.key))}
 
 
 def test_without_a_file_and_variables_all_is_default(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -355,29 +355,26 @@ class CloudEnvironment:
         return cls(run_table=_environ(environ).get("TRACKSIDE_TABLE", "").strip())
 
 
-_OF_A_PROJECT = {
-    "rule": "TRACKSIDE_RULE",
-    "only": "TRACKSIDE_ONLY",
-    "set": "TRACKSIDE_SET",
-    "skip": "TRACKSIDE_SKIP",
-    "rules-file": "TRACKSIDE_RULES_FILE",
-    "on-issue": "TRACKSIDE_ON_ISSUE",
-    "fail-on": "TRACKSIDE_FAIL_ON",
-    "save-interval": "TRACKSIDE_SAVE_INTERVAL",
-    "grace": "TRACKSIDE_GRACE",
-}
+def project_variable(key: str) -> str:
+    """Return the name of the variable with a setting of a project: TRACKSIDE_FAIL_ON of `fail-on`."""
+    return f"TRACKSIDE_{key.upper().replace('-', '_')}"
 
 
-def project_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the settings of a project that variables give, as texts, by their key in a settings file.
+def project_variables(keys: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the settings of a project that variables give, as texts.
 
     TRACKSIDE_RULE, TRACKSIDE_ONLY, TRACKSIDE_SKIP   rules, with spaces between them
     TRACKSIDE_SET                                    RULE.NAME=VALUE, with spaces between them
     TRACKSIDE_RULES_FILE                             path of a rules file
-    TRACKSIDE_ON_ISSUE, TRACKSIDE_FAIL_ON, TRACKSIDE_SAVE_INTERVAL, TRACKSIDE_GRACE   as the options of `trackside run`
+    others                                           as the options of `trackside run`
+
+    Args:
+        keys: The settings, by their keys in a settings file.
+        environ: The variables; None for those of the process.
     """
     env = _environ(environ)
-    return {key: env[name].strip() for key, name in _OF_A_PROJECT.items() if env.get(name, "").strip()}
+    found = {key: env.get(project_variable(key), "").strip() for key in keys}
+    return {key: text for key, text in found.items() if text}
 
 
 def aws_region(environ: Mapping[str, str] | None = None) -> str | None:

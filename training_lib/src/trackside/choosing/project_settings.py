@@ -18,7 +18,7 @@ from typing import Any
 from trackside.choosing.rule_choice import WORDS, Layer, key_place, layer_of_document
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
-from trackside.environment import project_variables
+from trackside.environment import project_variable, project_variables
 from trackside.extras import install_command
 
 FILE, PYPROJECT, TABLE = "trackside.toml", "pyproject.toml", "trackside"
@@ -116,7 +116,8 @@ SETTINGS = (
     SettingKind("save-interval", None, "steps between saves (default: as the rules need)", _whole),
     SettingKind("grace", 30.0, "seconds to end after a stop, before SIGKILL", _seconds),
 )
-KEYS = (*WORDS, *(kind.key for kind in SETTINGS), RULES_FILE, CAPTURE)
+OF_VARIABLES = (*WORDS, *(kind.key for kind in SETTINGS), RULES_FILE)
+KEYS = (*OF_VARIABLES, CAPTURE)
 
 
 def read_settings(folder: Path, environ: Mapping[str, str]) -> ProjectSettings:
@@ -142,11 +143,11 @@ def read_settings(folder: Path, environ: Mapping[str, str]) -> ProjectSettings:
             values[RULES_FILE] = Value(str(file.parent / table[RULES_FILE]), where)
         elif RULES_FILE in table:
             problems.append(Problem(key_place(where, RULES_FILE), "must be the path of a file."))
-    variables = project_variables(environ)
-    values |= _values(variables, _variable, "", problems)
+    variables = project_variables(OF_VARIABLES, environ)
+    values |= _values(variables, project_variable, "", problems)
     layers.append(layer_of_document(variables, where="TRACKSIDE_", problems=problems, variables=True))
     if RULES_FILE in variables:
-        values[RULES_FILE] = Value(variables[RULES_FILE], _variable(RULES_FILE))
+        values[RULES_FILE] = Value(variables[RULES_FILE], project_variable(RULES_FILE))
     capture = _capture(table, where, problems)
     if problems:
         raise ConfigurationError(problems, subject="The configuration of this project")
@@ -205,10 +206,6 @@ def _capture(table: Mapping[str, Any], where: str, problems: list[Problem]) -> C
         place = key_place(where, CAPTURE)
         problems += [Problem(f"{place}.{one.where}", one.what, one.fix) for one in error.problems]
         return None
-
-
-def _variable(key: str) -> str:
-    return f"TRACKSIDE_{key.upper().replace('-', '_')}"
 
 
 def _shown(file: Path, folder: Path) -> str:
