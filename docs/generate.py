@@ -32,7 +32,7 @@ from trackside.contracts.schemas import EVENT_FILE, VERDICT_FILE, as_file, event
 from trackside.contracts.stored_fields import field_table
 from trackside.contracts.verdict import Finding, Verdict
 from trackside.rules.catalogue import built_in_rules, catalogue_json, documented_rules
-from trackside.rules.manual import read_manual
+from trackside.rules.manual import ManualError, read_manual
 from trackside.rules.rule import Rule
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,10 +72,17 @@ def main(arguments: list[str]) -> int:
     ):
         REGISTRY.write_text(source, encoding="utf-8", newline="\n")
         return subprocess.run([sys.executable, __file__], check=False).returncode  # the pages need the new registry
-    pages = generate()
+    try:
+        pages = generate()
+    except ManualError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 1
     stale = stale_files(pages)
     if not arguments:
         write(pages, stale)
+        if any(path.parent == RULES for path in stale):  # the navigation has the pages that are there
+            pages = generate()
+            write(pages, stale_files(pages))
         return 0
     for path in stale:
         click.echo(f"{path.relative_to(ROOT)} is not current.", err=True)

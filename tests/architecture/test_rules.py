@@ -173,7 +173,7 @@ def test_its_facts_are_stated(rule: type[Rule]) -> None:
     assert rule.watches
     assert rule.save_interval >= 1
     assert rule().findings_in_a_row >= 1
-    assert rule.likely_causes
+    assert rule.likely_causes, "name a `Cause` of contracts/cause.py, or add one there"
     assert set(rule.presets) <= set(PRESETS)
     assert (CALIBRATED in rule.presets) is (rule not in DOCUMENTED)
     assert re.fullmatch(r"\d+\.\d+", rule.since)
@@ -192,7 +192,7 @@ def test_the_manual_is_whole(rule: type[Rule]) -> None:
     assert re.search(r"^1\. ", manual.how_it_decides, re.MULTILINE), "the steps of the decision are numbered"
     undocumented = [p.name for p in rule.parameters() if f"`{p.name}`" not in manual.how_it_decides]
     assert not undocumented, "How it decides says what each parameter does"
-    assert re.search(r"^- ", manual.references, re.MULTILINE)
+    assert re.search(r"^- ", manual.references, re.MULTILINE), "the references are a list"
 
 
 @every_rule
@@ -286,5 +286,8 @@ def test_each_rule_has_a_code_that_never_changes_and_is_never_reused() -> None:
     codes = dict(line.split(" ", 1) for line in lines)
     assert len(codes) == len(lines) == len(set(codes.values()))
     assert all(re.fullmatch("TS[1-9][0-9]{2}", code) for code in codes)
-    assert {rule.code: rule.rule_id for rule in RULES}.items() <= codes.items()
-    assert {rule.rule_id for rule in RULES} <= set(codes.values())
+    missing = [f"{rule.code} {rule.rule_id}" for rule in RULES if codes.get(rule.code) != rule.rule_id]
+    assert not missing, (
+        f"append to tests/architecture/rule_codes.txt: {missing}. A code has the hundred of the rules beside it, and "
+        "the next number that no line has."
+    )

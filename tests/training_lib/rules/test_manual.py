@@ -46,7 +46,7 @@ def test_every_section_is_read() -> None:
     ("docstring", "message"),
     [
         pytest.param(GOOD.replace("    References:\n        - A book.\n", ""), "must be", id="a section is missing"),
-        pytest.param(GOOD.replace("References:", "What else:"), "'What else'", id="an unknown section"),
+        pytest.param(GOOD.replace("References:", "What else:"), "What else", id="an unknown section"),
         pytest.param(GOOD.replace("        - A book.\n", ""), "under References", id="an empty section"),
         pytest.param("Only a summary.", "must be", id="no sections at all"),
         pytest.param("", "must be", id="no docstring"),

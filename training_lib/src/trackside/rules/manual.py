@@ -42,19 +42,28 @@ class Manual:
         return tuple(_CODE.findall(self.example))
 
 
+class ManualError(ValueError):
+    """The docstring of a rule is no manual."""
+
+
 def read_manual(rule: type[Rule]) -> Manual:
     """Return the manual in a rule's docstring, and its advice.
 
-    Errors: `ValueError` if a section is missing, empty, unknown or out of order.
+    Errors: `ManualError` if a section is missing, empty, unknown or out of order.
     """
     doc = inspect.cleandoc(rule.__doc__ or "")
     summary, *rest = re.split(r"^(\S.*):$\n?", doc, flags=re.MULTILINE)
     headings = tuple(rest[::2])
     if headings != SECTIONS:
-        raise ValueError(f"{rule.__qualname__}: the sections are {headings}, but must be {SECTIONS}.")
+        found, needed = ", ".join(headings) or "none", ", ".join(SECTIONS)
+        raise ManualError(f"{_place(rule)} has the sections {found}; they must be {needed}, in this order.")
     texts = [textwrap.dedent(text).strip() for text in rest[1::2]]
     empty = [heading for heading, text in zip(headings, texts, strict=True) if not text]
     if empty:
-        raise ValueError(f"{rule.__qualname__}: nothing stands under {', '.join(empty)}.")
+        raise ManualError(f"{_place(rule)} has nothing under {', '.join(empty)}.")
     steps = [f"{number}. {step}" for number, step in enumerate(rule.what_to_do, start=1)]
     return Manual(summary.strip(), *[*texts, "\n".join(steps)])
+
+
+def _place(rule: type[Rule]) -> str:
+    return f"{rule.__module__}: the docstring of {rule.__qualname__}"
