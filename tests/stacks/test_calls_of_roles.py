@@ -128,7 +128,9 @@ def _operations(role: str) -> Mapping[str, list[str]]:
         return {one: [] for one in operations_in(LIBRARY / file for file in files) if one not in not_needed}
     if role == "Spoke/Stop":  # with this role the hub's function stops jobs of the spoke
         return {one: [] for one in FUNCTION_CALLS["stop_training"] if one.startswith("sagemaker:")}
-    return FUNCTION_CALLS[FUNCTION_ROLES[role.partition("/")[2]]]
+    function = FUNCTION_ROLES[role.partition("/")[2]]
+    assert function in FUNCTION_CALLS, f"test {function}, then: pytest tests/lambdas/{function} -n 0 --write-calls"
+    return FUNCTION_CALLS[function]
 
 
 def operations_in(files: Iterable[Path]) -> set[str]:
@@ -172,7 +174,7 @@ def test_no_permission_is_missing(roles: Mapping[str, list[Permission]]) -> None
         for name in names or [""]
         if not any(action in each.actions and _holds(each, action, name) for each in permissions)
     ]
-    assert missing == []
+    assert missing == [], "let the function call it, and give tests/stacks/variants.py the setting that needs it"
 
 
 def _holds(permission: Permission, action: str, name: str) -> bool:
@@ -197,7 +199,7 @@ def test_no_permission_is_unused(roles: Mapping[str, list[Permission]]) -> None:
             used.add(action)
             if action not in BY_SERVICES:
                 unused.append(f"{role}: {action}")
-    assert unused == []
+    assert unused == [], "no test makes the call: take the permission away, or test it, with --write-calls"
     assert used == set(BY_SERVICES), "a reason that nothing needs any more"
 
 

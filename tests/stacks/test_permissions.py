@@ -133,7 +133,8 @@ def test_no_function_has_a_secret_in_its_environment(resources: Mapping[str, Any
         for name, value in body["Properties"]["Environment"]["Variables"].items()
     }
     assert len(variables) > 30
-    assert [key for key, value in variables.items() if looks_secret(key[1], value)] == []
+    found = [key for key, value in variables.items() if looks_secret(key[1], value)]
+    assert found == [], "read a secret when it is used, and call the field of its name `..._from`, as slack_header_from"
 
 
 def test_no_processing_job_has_a_secret_in_its_environment() -> None:
