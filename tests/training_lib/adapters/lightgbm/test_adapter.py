@@ -208,6 +208,21 @@ def test_the_classes_that_are_trained_on_are_counted(labels: str, more: str, is_
     assert not any(verdict.is_not_applicable for verdict in found.verdicts)
 
 
+@pytest.mark.parametrize(
+    ("column", "is_found"),
+    [
+        pytest.param("3 * b + 1", True, id="the-label-by-another-name"),
+        pytest.param("b + 0.3 * a[:, 1]", False, id="much-like-the-label"),
+        pytest.param("a[:, 1]", False, id="of-its-own"),
+    ],
+)
+def test_a_column_that_is_the_label_is_found(column: str, is_found: bool, tmp_path: Path) -> None:
+    rows = f"lightgbm.Dataset(np.column_stack([a, {column}]), b)"
+    printed(f"{DATA}rows = {rows}\nlightgbm.train(settings, rows, 60, valid_sets=[rows])", tmp_path / "run", ROWS)
+    found = backtest(str(tmp_path / "run"), [RuleConfiguration("data-leakage")], clock=lambda: 0.0)
+    assert bool(found.issues) == is_found
+
+
 def test_rules_about_networks_do_not_apply(tmp_path: Path) -> None:
     printed(DATA + "train(20)", tmp_path / "run")
     names = ("vanishing-gradient", "weight-update-ratio", "steps-without-gradients")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
+from trackside.contracts.observations import OPPOSED_GRADIENTS, REUSED_GRADIENTS
 from trackside.rules.program.contradictory_settings import ContradictorySettings, meant_by
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -29,7 +30,24 @@ def case(name: str, *fires: str, group: Mapping[str, float] = GROUP, is_known: b
     return RuleCase(name, recorded=recorded, facts=facts, fires=tuple(BEFORE + word for word in fires))
 
 
+def shared(name: str, *, fires: bool = False, reused: int = 0, cosine: float | None = None) -> RuleCase:
+    """Return a case of an optimizer that has parameters with another one in common."""
+    seen = {REUSED_GRADIENTS: reused, OPPOSED_GRADIENTS: cosine}
+    facts = ModelFacts(optimizers=(OptimizerFacts("SGD", "SGD", line="train.py:4", groups=(GROUP,), observed=seen),))
+    recorded = {"Loss_output_0": {"mean": {0: 1.0, 10: 1.0}}}
+    return RuleCase(name, recorded=recorded, facts=facts, fires=("SGD",) if fires else ())
+
+
+SHARED = [
+    shared("steps by gradients of another step", fires=True, reused=2),
+    shared("steps by them at each look", fires=True, reused=3),
+    shared("gradients against one another", fires=True, cosine=-0.9),
+    shared("one look at a reused gradient", reused=1),
+    shared("gradients that are at right angles", cosine=-0.1),
+    shared("gradients with one aim", cosine=0.6),
+]
 CASES = [
+    *SHARED,
     case("another name of the rate", "learning_rate", learning_rate=0.5),
     case("another name of the decay", "wd", wd=0.1),
     case("two letters in the wrong order", "weigth_decay", weigth_decay=0.1),
@@ -53,11 +71,21 @@ def test_cases(case: RuleCase) -> None:
 
 def test_what_it_says() -> None:
     rule = ContradictorySettings()
-    misspelt, reversed_betas = (assert_case(rule, CASES[place]) for place in (0, 5))
+    misspelt, reversed_betas = (assert_case(rule, CASES[place]) for place in (6, 11))
     assert "'learning_rate'" in rule.sentence(misspelt)
     assert misspelt[0].place == "train.py:4"
-    assert rule.suspicions(misspelt, CASES[0].window) == ()
-    assert [one.cause for one in rule.suspicions(reversed_betas, CASES[5].window)] == [Cause.MOMENTUM_TOO_HIGH]
+    assert rule.suspicions(misspelt, CASES[6].window) == ()
+    assert [one.cause for one in rule.suspicions(reversed_betas, CASES[11].window)] == [Cause.MOMENTUM_TOO_HIGH]
+
+
+@pytest.mark.parametrize("case", SHARED[:3], ids=str)
+def test_what_it_says_of_shared_parameters(case: RuleCase) -> None:
+    rule = ContradictorySettings()
+    findings = assert_case(rule, case)
+    assert "hold the same parameters" in rule.sentence(findings)
+    assert findings[0].place == "train.py:4"
+    assert rule.observes(findings)
+    assert [one.cause for one in rule.suspicions(findings, case.window)] == [Cause.SHARED_PARAMETERS]
 
 
 def test_no_setting_of_torch_is_taken_for_a_mistake() -> None:

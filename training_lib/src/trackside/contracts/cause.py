@@ -52,6 +52,7 @@ class Cause(str, Enum):
     LOST_UPDATES = "lost-updates"
     INCOMPLETE_RESUME = "incomplete-resume"
     PENALTY_TOO_STRONG = "penalty-too-strong"
+    SHARED_PARAMETERS = "shared-parameters"
     COLLAPSED_ROUTING = "collapsed-routing"
     SLOW_INPUT = "slow-input"
     SMALL_BATCHES = "small-batches"
@@ -383,6 +384,10 @@ EXPLANATIONS = {
     Cause.SPLITS_FORBIDDEN: Explanation(
         "the settings allow trees no split on so few rows, or so little weight",
         "Lower min_child_weight and gamma (LightGBM: min_data_in_leaf and min_gain_to_split).",
+    ),
+    Cause.SHARED_PARAMETERS: Explanation(
+        "two optimizers step the same parameters",
+        "Give each parameter to one optimizer: that of a generator gets generator.parameters() alone.",
     ),
     Cause.COLLAPSED_ROUTING: Explanation(
         "a router chooses few of its experts, and the others learn nothing",

@@ -304,9 +304,24 @@ SCHEDULE = Observation[ScheduleFacts | None](
 STATE_LOST_EVERY = Observation(
     "state_lost_every",
     0,
-    "steps between the last two looks that found its state emptied since the look before, once it was three times; 0 "
-    "for never",
+    "steps between the last two looks that found its state emptied since the look before, or begins of optimizers of "
+    "its class that took over its parameters and no state, once it was three times; 0 for never",
     "optimizers",
+)
+REUSED_GRADIENTS = Observation(
+    "reused_gradients",
+    0,
+    "number of looks at a step by gradients that another optimizer had stepped by, without a backward pass between; "
+    "counted to 3",
+    "optimizers",
+)
+OPPOSED_GRADIENTS = Observation[float | None](
+    "opposed_gradients",
+    None,
+    "mean cosine, over 8 looks, of the gradients by which it and another optimizer step a module that a loss is taken "
+    "of, where it holds all parameters of the other one and more; left out without such a module",
+    "optimizers",
+    float,
 )
 
 NEVER_HAD_GRADIENT = Observation(

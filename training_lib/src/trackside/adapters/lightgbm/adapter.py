@@ -15,6 +15,7 @@ import numpy as np
 from lightgbm import engine, sklearn
 
 from trackside.adapters.lightgbm.first_rounds import numbers_of, stopped_by
+from trackside.adapters.lightgbm.given_rows import GivenRows, given_rows
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared.adapter import Undo
 from trackside.frameworks.shared.own_objectives import OwnObjectives
@@ -45,6 +46,7 @@ class Rounds:
 
     Attributes:
         training_set: The rows that are trained on.
+        rows: A sample of them; None where they are no table.
         stopped: See `stopped_by`.
     """
 
@@ -52,6 +54,7 @@ class Rounds:
 
     def __init__(self, ended: Callable[[Rounds, Any], object]) -> None:
         self.training_set: Any = None
+        self.rows: GivenRows | None = None
         self.stopped: float | None = None
         self._ended = ended
 
@@ -96,6 +99,11 @@ class LightGBMAdapter(RoundsAdapter):
             call = self._with_callback_safely(train, callback, args, kwargs)
             if call is None:  # capture is off, or the call is wrong, which LightGBM shows better
                 return train(*args, **kwargs)
+            rows = callback.training_set
+            if isinstance(rows, lightgbm.Dataset):
+                callback.rows = self.session.guard.attempt(
+                    "sampling the rows", lambda: given_rows(rows.data, rows.label)
+                )
             try:
                 return train(*call.args, **call.kwargs)
             finally:
@@ -144,6 +152,8 @@ def _sources(callback: Rounds, round_: Any) -> Mapping[str, Source]:
     }
     if isinstance(model, lightgbm.Booster):
         sources["feature_importance"] = lambda: _importances(model)
+    if (rows := callback.rows) is not None:
+        sources["rows"] = rows.named
     return sources
 
 

@@ -53,9 +53,10 @@ class IncompleteResume(Rule):
            though the rate before b was another, and where the `steps` first batches of a DataLoader are those of the
            run's first steps in the same order, though the process before was in the middle of its pass over the data.
         4. It also fires within one process for each optimizer whose state was emptied three times at least, the last
-           two no more than `memory` steps apart: moments that are averaged over tens of steps never come to be. A state
-           that is emptied at the begin of each phase of hundreds of steps is silent, and so is one that is replaced by
-           `load_state_dict`.
+           two no more than `memory` steps apart: moments that are averaged over tens of steps never come to be. One
+           that is made anew for the same parameters and data counts as emptied. A state that is emptied at the begin of
+           each phase of hundreds of steps is silent, and so are one that is replaced by `load_state_dict`, and
+           parameters that are given back or averaged between two optimizers.
 
         Training that begins anew in the same run is silent, and so are optimizers without a state (SGD without
         momentum). Where the weights have hardly moved, nothing distinguishes a checkpoint from the first weights: then
@@ -88,6 +89,7 @@ class IncompleteResume(Rule):
     what_to_do = (
         "Save optimizer.state_dict() and scheduler.state_dict() with the model, and load them before the first step.",
         "Save the position in the data: the epoch for the sampler's set_epoch, and the batches to leave out.",
+        "Make the optimizer once, before the loop over the epochs.",
     )
 
     steps: int = parameter(10, "steps since the process began whose learning rates or batches are compared", minimum=2)
@@ -115,7 +117,7 @@ class IncompleteResume(Rule):
         lead = findings[0]
         if lead.measure == _EMPTIED:
             often = f"every {lead.observed:.0f} steps or so"
-            return f"The state of {lead.subject} is emptied {often}, as by a resume without it."
+            return f"The state of {lead.subject} is lost {often}: it is emptied, or the optimizer is made anew."
         what = {
             _STATE: f"without the state of {lead.subject}",
             _RATES: "with the learning rates of the run's first steps",
