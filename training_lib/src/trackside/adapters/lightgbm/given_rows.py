@@ -36,7 +36,7 @@ def given_rows(data: Any, labels: Any) -> GivenRows | None:
         labels: One for each row.
     """
     shape = getattr(data, "shape", None)
-    if shape is None or len(shape) != 2 or labels is None or len(labels) != shape[0] or not shape[1] > 0:
+    if shape is None or len(shape) != 2 or labels is None or len(labels) != shape[0] or 0 in shape:
         return None
     chosen = np.linspace(0, shape[0] - 1, min(shape[0], _MOST_ROWS)).astype(np.int64)
     columns = min(shape[1], _MOST_COLUMNS)

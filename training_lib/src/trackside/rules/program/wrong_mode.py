@@ -49,7 +49,8 @@ class WrongMode(Rule):
            the model for one loss, with training steps between one time and the next: Monte-Carlo dropout, targets of
            another loss, statistics estimated anew and what belongs to every step are no evaluation, unless the same
            tensor comes each time, which the training never gets. Once the script has called `model.eval()` nothing
-           more is counted.
+           more is counted. With gradients on it is a whole pass over a DataLoader, of two batches or more, whose last
+           two passes led to no backward pass.
         4. It also fires where a class outside of torch has a `train` of its own that freezes stages or holds layers in
            evaluation mode, and nothing has called it with True in `own_train_steps` steps: they were never frozen. This
            is known where the script is watched from its start.

@@ -83,6 +83,7 @@ class BatchSource:
     """A source of numbers about the batches of each step.
 
     Attributes:
+        loader_begins: Called before each pass with its DataLoader, and the backward passes of the process so far.
         pass_begins: Called before the first batch of a pass. Returns True if that will be seen.
         tokens: The numbers about tokens of batches, and the newest of these.
 
@@ -123,6 +124,7 @@ class BatchSource:
         self._pass_begins = untraced(protect(self._look_at_pass))
         self._pass_began = untraced(protect(self._count_pass))
         self._unseen: _Seen | None = None  # the data set of a pass that begins at rest
+        self.loader_begins: Callable[[Any, int], None] = lambda loader, passes: None
         self.pass_begins: Callable[[], bool] = lambda: True  # called before a pass; returns True if it is watched
 
     def install(self) -> Callable[[], None]:
@@ -167,8 +169,11 @@ class BatchSource:
     def _look_at_pass(self, loader: Any) -> None:
         """Look for a pass that begins at rest, where its first batch will not be seen."""
         self._unseen = None
+        if torch.utils.data.get_worker_info() is not None:
+            return
+        self.loader_begins(loader, self._passes())
         seen = self._seen.get(id(loader.dataset))
-        if seen is None or torch.utils.data.get_worker_info() is not None:
+        if seen is None:
             return
         seen.counted = None
         if torch.is_grad_enabled() and not self._is_evaluating() and not self.pass_begins():

@@ -1,9 +1,10 @@
 """Validations of a model that was left in training mode, where dropout drops and batch statistics move.
 
-Nothing calls `eval()`, so the only sign of such a validation is that the script switches gradients off. Where the
-script itself does that while a model trains (`no_grad`, `inference_mode`, `set_grad_enabled`, as block or decorator),
-calls are observed until the next backward pass or optimizer step. If they were a validation, its losses are recorded
-then, a step of the mode EVAL for each call. It is counted as a mistake too, if a module behaves otherwise in training.
+Nothing calls `eval()`, so the signs of such a validation are that the script switches gradients off, or passes over a
+data set that it does not train on. Where the script itself does the former while a model trains (`no_grad`,
+`inference_mode`, `set_grad_enabled`, as block or decorator), calls are observed until the next backward pass or
+optimizer step. If they were a validation, its losses are recorded then, a step of the mode EVAL for each call. It is
+counted as a mistake too, if a module behaves otherwise in training.
 
 - It is a validation if a trained model in training mode is called with gradients off and a loss is taken of its output:
   one call, one loss. Several calls to a loss are none (Monte-Carlo dropout, a generator before its discriminator), nor
@@ -15,6 +16,8 @@ then, a step of the mode EVAL for each call. It is counted as a mistake too, if 
 - An event of every step is none either: a line search, the choice of hard examples, a monitor of the batch. But it is
   one if its first input is the very same tensor three times, and no call of the training had it: a training on all
   data at once is validated after each step. From then on every fifth of them is looked at.
+- With gradients on it is one pass over a DataLoader whose last two passes led to no backward pass: a loss or a metric
+  is taken of as many calls as it has batches, two at least, before the training goes on.
 - A place in the script that showed no validation three times is not observed again. No place is once the script calls
   `eval()` after all.
 
@@ -38,7 +41,7 @@ from torch import nn
 from trackside.capture.ground.script_lines import Place, user_place
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
-from trackside.frameworks.pytorch.ground.script_objects import modules_of
+from trackside.frameworks.pytorch.ground.script_objects import length_of, modules_of
 from trackside.frameworks.pytorch.ground.structures import flatten, is_no_computation
 from trackside.frameworks.pytorch.modes.compared_labels import ComparedLabels
 from trackside.frameworks.pytorch.modules.roles import role_of
@@ -50,6 +53,8 @@ MOST_PLACES = 16
 _EVERY_STEP = 2  # evaluations fewer steps apart than this belong to each step
 _SAME_BEFORE = 2  # looks in a row that have met the same data, before that is a validation of every step
 _THINNED = 5  # steps between looks at such a validation
+_UNUSED_PASSES = 2  # over a data set, that led to no backward pass, before it is taken for one to validate on
+_MOST_DATA = 8
 _MOST_TRAINED = 8  # calls of the training that are remembered
 _DIFFERING_ROLES = {"dropout", "normalization"}
 _ALIKE = (nn.LayerNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm, nn.LocalResponseNorm)
@@ -104,11 +109,15 @@ class ValidationInTrainingMode:
         self._trained: list[_Data] = []  # of the training's calls since
         self._data_before: _Data | None = None
         self._same = 0  # looks before this one that met the same data
+        self._pass: _Pass | None = None  # the newest over a data set
+        self._unused: dict[int, int] = {}  # passes in a row without a backward pass, by id of the data set
+        self._batches = 0  # of the pass with gradients on that is looked at; 0 for none
         self._next_look: dict[_Location, int] = {}  # step of the next look at a validation of every step
         self._undo: list[Callable[[], None]] = []
         fuse.when_blown = self.stand_down
         self._labels = ComparedLabels(fuse.protect(self._labels_compared))
         self._see = untraced(fuse.protect(self._gradients_off))
+        self.pass_begins: Callable[[Any, int], None] = untraced(fuse.protect(self._pass_begins))
         self._go_on = fuse.protect(self._training_goes_on)
 
     @property
@@ -165,10 +174,12 @@ class ValidationInTrainingMode:
 
     def model_called(self, args: Any, kwargs: Any) -> None:
         """Note that a trained model in training mode is about to be called."""
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not self._batches:
             if len(self._trained) < _MOST_TRAINED and (data := _Data.of(args, kwargs)) is not None:
                 self._trained.append(data)
             return
+        if self._batches and max(self._losses, self._metrics) >= self._batches:
+            return  # it is the training that goes on
         if not self._calls and not self._losses and not self._metrics:
             self._data = _Data.of(args, kwargs)
         self._calls += 1
@@ -177,7 +188,7 @@ class ValidationInTrainingMode:
 
     def loss_taken(self, value: Any) -> None:
         """Note the result of a loss function or a model."""
-        if not self._calls or torch.is_grad_enabled() or is_no_computation():
+        if not self._is_evaluating() or is_no_computation():
             return
         if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.is_floating_point():
             return
@@ -185,8 +196,11 @@ class ValidationInTrainingMode:
         self._losses += 1
         self._calls = 0
 
+    def _is_evaluating(self) -> bool:
+        return self._calls > 0 and bool(self._batches or not torch.is_grad_enabled())
+
     def _labels_compared(self) -> None:
-        if self._calls and not torch.is_grad_enabled():
+        if self._is_evaluating():
             self._has_extra_calls |= self._calls > 1
             self._metrics += 1
             self._calls = 0
@@ -202,14 +216,39 @@ class ValidationInTrainingMode:
             return
         if self._step() < self._next_look.get(location, 0) or not self.look_begins(location in self._next_look):
             return
-        if self._counts is None:
-            self._counts = self._can_differ()
         self._looks.setdefault(location, 0)
         self._location = location
+        self._look()
+
+    def _look(self) -> None:
+        if self._counts is None:
+            self._counts = self._can_differ()
         self.is_looking = True
         self._is_set_to_train = self._set_to_train()
         self._labels.switch(on=self._counts and self.count < ENOUGH and not self._is_compiler_used())
         self.look_changed()
+
+    def _pass_begins(self, loader: Any, passes: int) -> None:
+        """Look at a pass over a data set that was not trained on so far, with gradients on.
+
+        Args:
+            loader: The DataLoader.
+            passes: Backward passes of the process so far.
+        """
+        if not self._is_waiting or threading.get_ident() != self._thread:
+            return
+        step, last, data = self._step(), self._pass, id(loader.dataset)
+        self._pass = _Pass(data, step, passes)
+        if last is not None and (last.data in self._unused or len(self._unused) < _MOST_DATA):
+            is_unused = (last.step, last.passes) == (step, passes)
+            self._unused[last.data] = self._unused.get(last.data, 0) + 1 if is_unused else 0
+        batches = length_of(loader)
+        may_be_one = self._unused.get(data, 0) >= _UNUSED_PASSES and self.count < ENOUGH
+        if not may_be_one or self.is_looking or batches is None or batches < _UNUSED_PASSES:
+            return
+        if torch.is_grad_enabled() and self.look_begins(False):
+            self._batches = batches
+            self._look()
 
     def _can_differ(self) -> bool:
         return any(
@@ -219,6 +258,8 @@ class ValidationInTrainingMode:
         )
 
     def _training_goes_on(self) -> None:
+        if self._batches:
+            self._pass_ends()
         if not self.is_looking:
             return
         is_validation = self._losses > 0 and not self._has_extra_calls
@@ -249,6 +290,15 @@ class ValidationInTrainingMode:
         if location is not None:
             self._looks[location] = self._looks.get(location, 0) + 1
 
+    def _pass_ends(self) -> None:
+        """Count a pass with gradients on, if there was a loss or metric for each of its batches."""
+        is_whole = max(self._losses, self._metrics) >= self._batches
+        is_scored = is_whole and not (self._has_extra_calls or self._is_set_to_train)
+        place = self._called_at
+        self._end_look()
+        if is_scored:
+            self._count(place)
+
     def _is_of_several_batches_or_the_same(self, step: int) -> bool:
         """Return True if this look's metric is of held-out data: several batches, or the look's before; see above."""
         last, self._last_step = self._last_step, step
@@ -272,11 +322,19 @@ class ValidationInTrainingMode:
         if not self.is_looking:
             return
         self.is_looking = self._has_extra_calls = False
-        self._calls = self._losses = self._metrics = 0
+        self._calls = self._losses = self._metrics = self._batches = 0
         self._labels.switch(on=False)
         self._location = self._called_at = self._data = None
         self._trained = []
         self.look_changed()
+
+
+class _Pass(NamedTuple):
+    """A pass over a data set: its id, and the steps and backward passes before it."""
+
+    data: int
+    step: int
+    passes: int
 
 
 class _Data(NamedTuple):

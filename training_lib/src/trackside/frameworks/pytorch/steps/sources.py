@@ -106,6 +106,7 @@ class PyTorchSources:
             numbers=self.gradient_numbers,
         )
         self.batches = self.timing.batches
+        self.batches.loader_begins = self.evaluations.in_training_mode.pass_begins
         self.skipped_steps = SkippedSteps(
             engine,
             protect=Fuse(guard, "counting skipped steps").protect,
