@@ -290,6 +290,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "weights-set-back": (OF_NETWORKS, ""),
     "held-out-inputs": (OF_NETWORKS, _OF_BATCHES),
     "inverted-mask": (OF_NETWORKS, "masks are not read"),
+    "drifting-data": (OF_NETWORKS, "data sets are not read"),
     "wrong-axis": (OF_NETWORKS, "the graph of a loss is not read"),
 }
 EXCEPTIONS: Mapping[tuple[str, str], str] = {

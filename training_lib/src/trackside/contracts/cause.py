@@ -52,6 +52,7 @@ class Cause(str, Enum):
     LOST_UPDATES = "lost-updates"
     INCOMPLETE_RESUME = "incomplete-resume"
     PENALTY_TOO_STRONG = "penalty-too-strong"
+    DATA_CHANGED_IN_PLACE = "data-changed-in-place"
     SHARED_PARAMETERS = "shared-parameters"
     COLLAPSED_ROUTING = "collapsed-routing"
     SLOW_INPUT = "slow-input"
@@ -384,6 +385,10 @@ EXPLANATIONS = {
     Cause.SPLITS_FORBIDDEN: Explanation(
         "the settings allow trees no split on so few rows, or so little weight",
         "Lower min_child_weight and gamma (LightGBM: min_data_in_leaf and min_gain_to_split).",
+    ),
+    Cause.DATA_CHANGED_IN_PLACE: Explanation(
+        "rows of the data set are changed in place, anew at each pass",
+        "Copy a row before you change it: row = self.rows[i].clone(), or .copy() of NumPy.",
     ),
     Cause.SHARED_PARAMETERS: Explanation(
         "two optimizers step the same parameters",

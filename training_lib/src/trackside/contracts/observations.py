@@ -374,6 +374,13 @@ SHARED_RANDOMNESS = Observation(
     '("Crops.rng"), or "worker_init_fn"',
     "program",
 )
+DRIFTING_DATA = Observation(
+    "drifting_data",
+    "",
+    'attribute of a data set ("Images.rows") with rows that each pass over the data changes in place: much like those '
+    "of the pass before, and ever farther from the first ones, or ever larger or smaller, four times in a row",
+    "program",
+)
 MIXED_DOCUMENTS = Observation(
     "mixed_documents",
     0,
