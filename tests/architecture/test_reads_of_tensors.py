@@ -41,6 +41,8 @@ _SENT = "numbers that readers of ours have computed, and losses that were asked 
 _COPIED = "`TensorSaver` has asked, and a copy is ours"
 # (file, function, or * for all) -> why what it reads is ours, has been asked for, or is no tensor.
 OURS: dict[tuple[str, str], str] = {
+    ("frameworks/pytorch/facts/detectors/program/drifting_data.py", "is_drifting"): "arrays of NumPy that were copied",
+    ("frameworks/pytorch/facts/detectors/program/drifting_data.py", "_are_alike"): "arrays of NumPy that were copied",
     (
         "adapters/keras/update_size.py",
         "*",

@@ -87,7 +87,12 @@ class ContradictorySettings(Rule):
     reused: int = parameter(
         2, "looks at steps by gradients that another optimizer has stepped by", minimum=1, maximum=3
     )
-    opposed: float = parameter(-0.3, "mean cosine of the gradients of two optimizers", minimum=-1, maximum=0)
+    opposed: float = parameter(
+        -0.3,
+        "mean cosine of the gradients of two optimizers, a share of the product of their norms",
+        minimum=-1,
+        maximum=0,
+    )
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per setting without effect, group with reversed betas, and optimizer of shared ones."""

@@ -188,7 +188,7 @@ class ValidationInTrainingMode:
 
     def loss_taken(self, value: Any) -> None:
         """Note the result of a loss function or a model."""
-        if not self._is_evaluating() or is_no_computation():
+        if not _may_evaluate(self._calls, self._batches) or is_no_computation():
             return
         if not isinstance(value, torch.Tensor) or value.numel() != 1 or not value.is_floating_point():
             return
@@ -196,11 +196,8 @@ class ValidationInTrainingMode:
         self._losses += 1
         self._calls = 0
 
-    def _is_evaluating(self) -> bool:
-        return self._calls > 0 and bool(self._batches or not torch.is_grad_enabled())
-
     def _labels_compared(self) -> None:
-        if self._is_evaluating():
+        if _may_evaluate(self._calls, self._batches):
             self._has_extra_calls |= self._calls > 1
             self._metrics += 1
             self._calls = 0
@@ -222,7 +219,7 @@ class ValidationInTrainingMode:
 
     def _look(self) -> None:
         if self._counts is None:
-            self._counts = self._can_differ()
+            self._counts = _can_differ(self._modules)
         self.is_looking = True
         self._is_set_to_train = self._set_to_train()
         self._labels.switch(on=self._counts and self.count < ENOUGH and not self._is_compiler_used())
@@ -249,13 +246,6 @@ class ValidationInTrainingMode:
         if torch.is_grad_enabled() and self.look_begins(False):
             self._batches = batches
             self._look()
-
-    def _can_differ(self) -> bool:
-        return any(
-            role_of(module).role in _DIFFERING_ROLES and not isinstance(module, _ALIKE)
-            for _, root in self._modules.roots()
-            for module in modules_of(root)
-        )
 
     def _training_goes_on(self) -> None:
         if self._batches:
@@ -291,7 +281,7 @@ class ValidationInTrainingMode:
             self._looks[location] = self._looks.get(location, 0) + 1
 
     def _pass_ends(self) -> None:
-        """Count a pass with gradients on, if there was a loss or metric for each of its batches."""
+        """Count a pass with gradients on, if a loss or metric was taken of each of its batches."""
         is_whole = max(self._losses, self._metrics) >= self._batches
         is_scored = is_whole and not (self._has_extra_calls or self._is_set_to_train)
         place = self._called_at
@@ -355,6 +345,20 @@ class _Data(NamedTuple):
     def is_same(self, other: _Data) -> bool:
         owner = self.owner()
         return owner is not None and owner is other.owner() and self.place == other.place
+
+
+def _can_differ(modules: TrainedModules) -> bool:
+    """Return True if a trained module behaves otherwise in training mode."""
+    return any(
+        role_of(module).role in _DIFFERING_ROLES and not isinstance(module, _ALIKE)
+        for _, root in modules.roots()
+        for module in modules_of(root)
+    )
+
+
+def _may_evaluate(calls: int, batches: int) -> bool:
+    """Return True if a model was called, with gradients off or in a pass over data that are not trained on."""
+    return calls > 0 and (batches > 0 or not torch.is_grad_enabled())
 
 
 def _users_location() -> _Location | None:

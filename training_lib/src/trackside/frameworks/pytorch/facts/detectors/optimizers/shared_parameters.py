@@ -19,6 +19,7 @@ from torch.optim.optimizer import Optimizer
 from trackside.contracts.observations import OPPOSED_GRADIENTS, REUSED_GRADIENTS
 from trackside.frameworks.pytorch.facts.detector import Watch
 from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.script_objects import parameters_of
 from trackside.frameworks.shared.detectors import watches
 
 FIRST_LOOKS, MOST_LOOKS = 3, 11  # at gradients that may oppose one another: in the first nobody has an aim yet
@@ -56,7 +57,7 @@ class SharedParameters:
 
     def outermost_called(self, module: nn.Module) -> None:
         """Note the module, if it is no loss."""
-        if self._held and next(module.parameters(), None) is not None:
+        if self._held and parameters_of(module):
             self._called = weakref.ref(module)
 
     def before_step(self, optimizer: Optimizer) -> None:
@@ -73,7 +74,7 @@ class SharedParameters:
             if id(p) in shared and p.grad is not None and _is_plain(p.grad)
         }
         module = called() if called is not None else None
-        own = set() if module is None else set(map(id, module.parameters()))
+        own = set() if module is None else set(map(id, parameters_of(module)))
         judges = bool(own) and own <= shared
         for other, stepped in list(self._stepped.items()):
             if other is not optimizer and stepped.gradients.keys() & gradients.keys():

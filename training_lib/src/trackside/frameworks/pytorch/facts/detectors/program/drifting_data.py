@@ -1,4 +1,4 @@
-"""Data sets whose stored rows drift from pass to pass: rows are changed in place as they are fetched.
+"""Stored rows of data sets that drift from pass to pass: they are changed in place as they are fetched.
 
 `row = self.rows[i]; row += noise` writes into the store. A few rows of each store of inputs are compared at the first
 batch of a pass: they drift if each is like itself at the pass before, and all are ever farther from the first ones, or
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from trackside.contracts.observations import DRIFTING_DATA
 from trackside.frameworks.pytorch.data.fingerprint import readable_tensors
 from trackside.frameworks.pytorch.facts.detector import Watch
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of
 from trackside.frameworks.shared.detectors import watches
 
@@ -107,7 +108,7 @@ def _some(holder: Any) -> Sequence[Any]:
 
 def _is_read(row: Any) -> bool:
     if isinstance(row, torch.Tensor):
-        return row.is_cpu and row.layout == torch.strided and row.dtype in {torch.float32, torch.float64}
+        return row.is_cpu and has_memory(row) and row.dtype in {torch.float32, torch.float64}
     return isinstance(row, np.ndarray) and row.dtype.kind == "f"
 
 
@@ -118,10 +119,10 @@ def _are_alike(before: NDArray[np.float64], now: NDArray[np.float64]) -> bool:
         return False
     with np.errstate(invalid="ignore", divide="ignore"):  # of a row of equal numbers, which is like no other
         alike = np.nan_to_num(np.corrcoef(now, before)[: len(now), len(now) :], nan=-1.0)[changed]
-    apart = np.linalg.norm(now[changed, None, :] - before[None, :, :], axis=2)
+    distances = np.linalg.norm(now[changed, None, :] - before[None, :, :], axis=2)
     places = np.arange(len(changed))
-    own, own_apart = alike[places, changed], apart[places, changed]
-    is_own = (own >= alike.max(axis=1)).all() or (own_apart <= apart.min(axis=1)).all()
+    own, own_distances = alike[places, changed], distances[places, changed]
+    is_own = (own >= alike.max(axis=1)).all() or (own_distances <= distances.min(axis=1)).all()
     return bool((own > _MUCH_ALIKE).all() and is_own)
 
 
