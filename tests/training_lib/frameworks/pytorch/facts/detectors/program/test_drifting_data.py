@@ -21,6 +21,7 @@ class Rows(Dataset[Any]):
     """A data set that returns what `change` makes of a row of its store."""
 
     def __init__(self, store: Any, change: Change) -> None:
+        self.mean, self.deviation = np.array(0.0), torch.tensor(1.0)  # no rows
         self.store, self.change, self.labels = store, change, torch.zeros(len(store))
 
     def __len__(self) -> int:

@@ -24,6 +24,7 @@ from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of
 from trackside.frameworks.shared.detectors import watches
 
+_STORES = {torch.Tensor, np.ndarray, list, dict}  # others may read a file, or the network, for a row
 CHANGES = 4  # in a row, before a store drifts
 _MOST_STORES, _ROWS, _MOST_NUMBERS = 4, 8, 256
 _MUCH_ALIKE = 0.5  # correlation of the rows of two passes
@@ -93,7 +94,7 @@ def _stores_of(dataset: Any, shapes: set[tuple[int, ...]]) -> Iterator[tuple[str
     """Yield name, holder and some rows of the attributes that hold rows of the batch's shape, of several numbers."""
     count = 0
     for name, holder in list(vars(dataset).items()):
-        if not isinstance(holder, (torch.Tensor, np.ndarray, list, dict)) or len(holder) < _ROWS:
+        if type(holder) not in _STORES or not getattr(holder, "ndim", 1) or len(holder) < _ROWS:
             continue
         rows = [row for row in _some(holder) if tuple(getattr(row, "shape", ())) in shapes and _is_read(row)]
         if len(rows) == _ROWS and count < _MOST_STORES:
@@ -102,7 +103,7 @@ def _stores_of(dataset: Any, shapes: set[tuple[int, ...]]) -> Iterator[tuple[str
 
 
 def _some(holder: Any) -> Sequence[Any]:
-    keys = list(holder)[:_ROWS] if isinstance(holder, dict) else range(0, len(holder), len(holder) // _ROWS)
+    keys = itertools.islice(holder, _ROWS) if isinstance(holder, dict) else range(0, len(holder), len(holder) // _ROWS)
     return [holder[key] for key in keys][:_ROWS]
 
 
