@@ -45,6 +45,11 @@ def attached() -> Automatic | None:
     return max(_InCharge.adapters, key=lambda each: (each.has_begun, each.signs() != nothing), default=None)
 
 
+def is_scripts() -> bool:
+    """Return True if the script makes a capture of its own."""
+    return _InCharge.is_script
+
+
 def is_free() -> bool:
     """Return True if an adapter may attach itself, or begin: neither the script nor another adapter has a run."""
     return not _InCharge.is_script and not any(each.has_begun for each in _InCharge.adapters)

@@ -15,6 +15,7 @@ from trackside.frameworks.pytorch.rescue.numbers import Numbers
 
 FEWEST_HEALTHY = 20  # looks: before them nobody knows what is usual
 _WINDOW = 200  # healthy looks that show what is usual
+_NEAR = 60  # of them show which loss is usual by now
 _NEWEST = 8  # of them are compared with the others, before a value that is not finite
 _OUTLIER = 10.0  # times the largest of all before: a step that breaks weights, not one of a heavy tail
 _FAR_OUTLIER = 1000.0  # the same, where no loss need confirm it: the state of an optimizer is spoilt for long
@@ -151,7 +152,7 @@ class Health:
         self.rate = max(self.rate, numbers.rate)
 
     def _bound(self) -> float:
-        losses = [each.loss for each in self._usual if each.loss is not None]
+        losses = [each.loss for each in list(self._usual)[-_NEAR:] if each.loss is not None]
         if not losses:
             return math.inf
         return max(losses) + 0.5 * (max(losses) - median(losses))

@@ -17,6 +17,7 @@ from torch.optim.optimizer import Optimizer
 from trackside.frameworks.pytorch.ground.live_objects import of_types, types
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.script_objects import parameters_of
+from trackside.frameworks.pytorch.optimizers.other_kinds import StandIn
 
 _OTHERS = (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 _SOUGHT: frozenset[type] = frozenset({Optimizer, torch.nn.Module, *_OTHERS})
@@ -47,7 +48,11 @@ class Members:
         before = {id(each) for each in (*self.optimizers(), *_alive(self._tensors), *self.others())}
         found = of_types({kind for kind in types() if not _SOUGHT.isdisjoint(type.mro(kind))})
         ours = {number for each in self._stepped for number in _parameters_of(each)}
-        optimizers = [each for each in found if isinstance(each, Optimizer) and ours & set(_parameters_of(each))]
+        optimizers = [
+            each
+            for each in found
+            if isinstance(each, Optimizer) and ours & set(_parameters_of(each)) and not self._is_wrapper(each)
+        ]
         modules = [each for each in found if isinstance(each, torch.nn.Module)]
         trained = {number for each in optimizers for number in _parameters_of(each)}
         buffers = {
@@ -90,6 +95,12 @@ class Members:
     def others(self) -> Iterator[Any]:
         """Yield the schedulers and gradient scalers that are alive."""
         yield from _alive(self._others)
+
+    def _is_wrapper(self, optimizer: Optimizer) -> bool:
+        """Return True for another name of an optimizer that steps, as accelerate and Lightning make them."""
+        if optimizer in self._stepped:
+            return False
+        return isinstance(optimizer, StandIn) or any(each.state is optimizer.state for each in self._stepped)
 
     def _moved(self, untrained: dict[int, torch.Tensor]) -> set[int]:
         samples = {}

@@ -7,8 +7,9 @@
     usual losses for some looks                  rescued
     no tries left                                the training goes on as it would have, and nothing of ours stays in it
 
-The data's position does not go back: a loop takes the next batch. All is done at the end of an optimizer's step, the
-only place of a script at which all of its parts belong to the same moment.
+Several ranks do each of these at the same step (agreement.py). The data's position does not go back: a loop takes the
+next batch. All is done at the end of an optimizer's step, the only place of a script at which all of its parts belong
+to the same moment.
 """
 
 from __future__ import annotations
@@ -22,11 +23,7 @@ from threading import get_ident
 from typing import Any, Protocol
 
 import torch
-from torch.optim.optimizer import (
-    Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim.optimizer import Optimizer
 
 from trackside.capture.session import RunSession
 from trackside.contracts.errors import TracksideError
@@ -35,20 +32,25 @@ from trackside.contracts.run_layout import RESCUE, worker_name
 from trackside.environment import RescueEnvironment
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
-from trackside.frameworks.pytorch.rescue.health import Fault, Health
+from trackside.frameworks.pytorch.rescue.agreement import Agreement, why_not_together
+from trackside.frameworks.pytorch.rescue.course import Course
+from trackside.frameworks.pytorch.rescue.health import Health
 from trackside.frameworks.pytorch.rescue.kept_trees import all_finite
 from trackside.frameworks.pytorch.rescue.numbers import Numbers, StepNumbers
-from trackside.frameworks.pytorch.rescue.returns import Ending, Returns
+from trackside.frameworks.pytorch.rescue.returns import Returns
 from trackside.frameworks.pytorch.rescue.ring import Ring
-from trackside.frameworks.pytorch.rescue.snapshot import NoRoomError
 from trackside.frameworks.pytorch.rescue.standing import StandingIssues
-from trackside.frameworks.pytorch.sharding.ranks import rank_of_this_process
+from trackside.frameworks.pytorch.rescue.step_events import Handler, StepEvents
+from trackside.frameworks.pytorch.sharding.ranks import key_value_store, rank_of_this_process
+from trackside.frameworks.shared import in_charge
 from trackside.frameworks.shared.replaced_methods import ReplacedFunction
+from trackside.storage.store import Store
 
 _LOOK_SHARE = 0.007  # of the training's time, for looks
 _FIRST_STEPS = 400  # each of which is looked at, as capture watches each
 _MOST_STEPS_UNSEEN = 50
 _OTHERS_STEPS = 50  # of other optimizers, after which the leading one trains no more
+_PASSES_WITHOUT_STEP = 200  # backward passes without a step that is seen
 _HUGE = 1e6  # times the usual gradient: the optimizer's state may have overflowed
 
 
@@ -107,12 +109,16 @@ class Rescue:
         self._fuse.when_blown = self._blown
         self._numbers = StepNumbers()
         self._loss_hook = ReplacedFunction(torch.autograd, "backward", self._watched_backward)
-        self._handles: list[Any] = []
+        protected = (self._before, self._after, self._skipped)
+        before, after, skipped = [untraced(self._fuse.protect(each)) for each in protected]
+        self._events = StepEvents(self._unless_off(before), self._after_own(after), self._unless_off(skipped))
+        self._passes = 0  # backward passes while no step was seen
         self._is_off = False
         self._lead: weakref.ref[Optimizer] | None = None
         self._tries: list[RescueTry] = []
-        self._thread = 0
-        self._standing = StandingIssues(functools.partial(session.open_folder, RESCUE), clock=clock)
+        self._thread = self._trainings = 0
+        self._standing = StandingIssues(self._open_folder, clock=clock)
+        self._steps = 0  # training steps that have ended
         self._begin()
 
     def _begin(self) -> None:
@@ -128,6 +134,14 @@ class Rescue:
             tries=self._tries,
             changed=self._write,
         )
+        self._course = Course(
+            self._ring,
+            self._health,
+            self._returns,
+            self._standing,
+            end=self._end,
+            went_back=self._numbers.forget,
+        )
         self._numbers.forget()
         self._others = self._unseen = self._looked = 0
         self._every, self._step_seconds, self._left_at = 1, 0.0, 0.0
@@ -138,28 +152,29 @@ class Rescue:
 
     def install(self) -> None:
         """Begin to look at steps. Call it after the adapter that captures is installed, which sees each step first."""
-        before = untraced(self._fuse.protect(self._before))
-        after = untraced(self._fuse.protect(self._after))
+        self._events.put_in()
 
-        def before_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+    def _unless_off(self, handler: Handler) -> Handler:
+        def handle(optimizer: Optimizer) -> None:
             if not self._is_off:
-                before(optimizer)
+                handler(optimizer)
 
-        def after_step(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+        skip_frame(handle)
+        return handle
+
+    def _after_own(self, handler: Handler) -> Handler:
+        def handle(optimizer: Optimizer) -> None:
             if not self._is_off:
                 self._returns.step_ended()  # even once capture is off: the script's rates are its own
-                after(optimizer)
+                handler(optimizer)
 
-        skip_frame(before_step)
-        skip_frame(after_step)
-        self._handles = [register_optimizer_step_pre_hook(before_step), register_optimizer_step_post_hook(after_step)]
+        skip_frame(handle)
+        return handle
 
     def remove(self) -> None:
         """Take the hooks out. Only tests need it: PyTorch's tables of hooks must not change while they are called."""
         self._stand_down()
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        self._events.take_out()
         self._loss_hook.take_out()
 
     def _stand_down(self) -> None:
@@ -169,7 +184,7 @@ class Rescue:
         self._begin()
 
     def _watched_backward(self, original: Any) -> Any:
-        saw = untraced(self._fuse.protect(self._numbers.saw_loss))
+        saw = untraced(self._fuse.protect(self._saw_loss))
 
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> None:
@@ -180,18 +195,46 @@ class Rescue:
         skip_frame(backward)
         return backward
 
+    def _saw_loss(self, tensors: Any) -> None:
+        self._numbers.saw_loss(tensors)
+        self._events.watch_keras()
+        if self._lead is None:
+            self._passes += 1
+            if self._passes == _PASSES_WITHOUT_STEP:
+                self._end(RescueState.REFUSED, self._why_no_step())
+
+    def _why_no_step(self) -> str:
+        if in_charge.is_scripts():
+            return "the script captures its training itself, and not by `trackside run`"
+        return "its steps are made by no optimizer of PyTorch or Keras"
+
+    def _has_begun(self) -> bool:
+        """Return True once the run has begun, by this capture or that of another framework of the process."""
+        if not self._session.has_begun:
+            session = getattr(in_charge.attached(), "session", None)
+            if isinstance(session, RunSession) and session.has_begun:
+                self._session = session
+        return self._session.has_begun
+
+    def _open_folder(self) -> Store:
+        return self._session.open_folder(RESCUE)
+
     # A step.
 
     def _before(self, optimizer: Optimizer) -> None:
         self._returns.step_begins(optimizer)
 
     def _after(self, optimizer: Optimizer) -> None:
-        if not self._session.has_begun:
+        if not self._has_begun():
             return
         leads = self._leads(optimizer)
         if not self._is_off and get_ident() == self._thread:
             self._ring.members.stepped(optimizer)
         if not leads:
+            return
+        self._steps = max(self._steps + 1, self._session.engine.step)  # a capture at rest may count later
+        self._course.step_ended(self._steps)
+        if self._is_off:
             return
         now = self._clock()
         if self._left_at and self._unseen == 0:  # the time of a step without ours
@@ -216,43 +259,42 @@ class Rescue:
         self._others += 1
         if lead is not None and self._others <= _OTHERS_STEPS:
             return False
-        rank = rank_of_this_process(self._session.environment)
-        if rank.of > 1:
-            self._end(RescueState.REFUSED, f"{rank.of} processes train together and would have to go back together")
-            return False
         if self._lead is not None:
             self._returns.end()
             self._begin()
         self._lead, self._thread, self._others = weakref.ref(optimizer), get_ident(), 0
+        self._trainings += 1
+        return self._joins(optimizer)
+
+    def _joins(self, optimizer: Optimizer) -> bool:
+        """Act together with the other ranks of this training. Return False if that cannot be."""
+        rank = rank_of_this_process(self._session.environment)
+        if rank.of == 1:
+            return True
+        store = key_value_store()
+        why_not = why_not_together(optimizer) if store is not None else "several processes train that share no store"
+        if why_not:
+            self._end(RescueState.REFUSED, why_not)
+            return False
+        course = self._course
+        agreement = Agreement(store, rank.of, training=self._trainings, can_do=course.can_do)
+        course.join(agreement, is_first=rank.number == 0)
         return True
 
-    def _look(self) -> None:
-        steps, optimizers = self._session.engine.step, self._trained()
-        numbers = self._numbers.read(optimizers, steps, scale=self._scale())
-        if numbers is None:
+    def _skipped(self, optimizer: Optimizer) -> None:
+        """Look at a step that was left out: with broken weights, all to come would be."""
+        if self._lead is None or self._lead() is not optimizer or get_ident() != self._thread:
             return
-        returns = self._returns
-        fault = self._health.observe(numbers, state_is_finite=self._state_is_finite(numbers, optimizers))
-        if returns.is_on_trial:
-            ending = returns.meet(fault, steps) if fault is not None else returns.observe(numbers, steps)
-        elif fault := fault or self._fault_by_rule():
-            why_not = fault.refusal or self._standing.incurable_before(fault.since)
-            ending = Ending(RescueState.REFUSED, why_not) if why_not else returns.meet(fault, steps)
-        else:
-            self._tend(steps)
-            return
-        if ending is not None:
-            self._end(*ending)
-        elif fault is not None:
-            self._numbers.forget()
+        self._course.step_ended(self._steps)
+        if not self._is_off:
+            self._look(is_skipped=True)
 
-    def _tend(self, steps: int) -> None:
-        if self._health.is_suspected:
-            return
-        try:
-            self._ring.tend(self._health.looks, steps, is_contradicted=self._standing.contradict)
-        except NoRoomError as error:
-            self._end(RescueState.OFF, f"no moment can be kept: {error}")
+    def _look(self, *, is_skipped: bool = False) -> None:
+        optimizers = self._trained()
+        numbers = self._numbers.read(optimizers, self._steps, scale=self._scale())
+        if numbers is not None and not (is_skipped and math.isfinite(numbers.weights)):
+            fault = self._health.observe(numbers, state_is_finite=self._state_is_finite(numbers, optimizers))
+            self._course.act(fault, numbers, self._steps)
 
     def _trained(self) -> list[Optimizer]:
         lead = self._lead() if self._lead is not None else None
@@ -273,12 +315,6 @@ class Rescue:
             return True
         return all(all_finite(each.state) for each in optimizers)
 
-    def _fault_by_rule(self) -> Fault | None:
-        """Return the fault of a rule's finding after the newest good moment, while the loss is unusual, too."""
-        if not self._ring.good or not self._health.is_harmed():
-            return None
-        return self._standing.fault_since(self._ring.good[-1].steps)
-
     def _end(self, state: RescueState, reason: str) -> None:
         """Leave the training alone from here on."""
         self._write(state, reason)
@@ -291,6 +327,6 @@ class Rescue:
         record = RescueRecord(state, reason, tuple(self._returns.tries))
         try:
             key = f"{worker_name(rank_of_this_process(self._session.environment).number)}.json"
-            self._session.open_folder(RESCUE).put(key, record.to_json().encode())
+            self._open_folder().put(key, record.to_json().encode())
         except (TracksideError, OSError) as error:
             self._session.guard.warn_once("rescue record", "the record of rescues is not stored: %s.", error)

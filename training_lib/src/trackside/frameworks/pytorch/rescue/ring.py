@@ -14,6 +14,7 @@ _FIRST_LOOKS = 2  # at all live objects: the second one shows what changes
 _LOOK_SHARE = 0.002  # of its time, for further looks
 _LOOK_SECONDS = 60.0  # between two of them, at least
 _NEVER = -1e18
+KEEP, GOOD, DROP = "keep", "good", "drop"
 
 
 class Ring:
@@ -39,8 +40,8 @@ class Ring:
         self._taken_at = self._looked_at = _NEVER
         self._cost = self._look_cost = 0.0  # seconds
 
-    def tend(self, looks: int, steps: int, *, is_contradicted: Callable[[int], bool]) -> None:
-        """Call the waiting moment good if it is, and keep the present one if it is time to.
+    def due(self, looks: int, steps: int, *, is_contradicted: Callable[[int], bool]) -> str:
+        """Return what is to be done now: `KEEP` the present moment, call the waiting one `GOOD`, `DROP` it; or "".
 
         Args:
             looks: Number of looks with usual numbers so far; the newest is one of them.
@@ -48,16 +49,31 @@ class Ring:
             is_contradicted: Returns True if a rule stands against the moment after so many steps.
         """
         pending = self._pending
-        is_judged = looks - self._pending_at_look >= JUDGED_LOOKS
-        if pending is not None and is_judged and steps - pending.steps >= JUDGED_STEPS:
-            self._pending = None
-            if is_contradicted(pending.steps):
-                self._free.append(pending)
-            else:
-                self.good.append(pending)
+        if pending is not None:
+            is_judged = looks - self._pending_at_look >= JUDGED_LOOKS and steps - pending.steps >= JUDGED_STEPS
+            return "" if not is_judged else DROP if is_contradicted(pending.steps) else GOOD
         is_time = self._clock() - self._taken_at >= self._cost / SHARE
-        if self._pending is None and looks - self._taken_at_look >= FEWEST_LOOKS and is_time:
+        return KEEP if is_time and looks - self._taken_at_look >= FEWEST_LOOKS else ""
+
+    def do(self, wish: str, looks: int, steps: int) -> None:
+        """Do what is due. Without a waiting moment, `GOOD` and `DROP` do nothing.
+
+        Args:
+            wish: Of `due`.
+            looks: Number of looks with usual numbers so far.
+            steps: Number of training steps that have ended.
+
+        Raises:
+            NoRoomError: There is no memory for a moment.
+        """
+        if wish == KEEP:
+            self.drop_waiting()
             self._take(looks, steps)
+        elif wish == GOOD and self._pending is not None:
+            self.good.append(self._pending)
+            self._pending = None
+        elif wish == DROP:
+            self.drop_waiting()
 
     def drop_waiting(self) -> None:
         """Let the moment go that is not known to be good."""

@@ -35,7 +35,7 @@ def agreed(rank: Rank, find: Callable[[], TrainingState | None]) -> TrainingStat
 
     Errors: `OSError` of `find`, in rank 0; `TimeoutError`, an `OSError` too, if rank 0 has not stored it in time.
     """
-    store = _key_value_store() if rank.of > 1 else None
+    store = key_value_store() if rank.of > 1 else None
     if store is None:
         return find()
     if rank.number == 0:
@@ -51,7 +51,7 @@ def agreed(rank: Rank, find: Callable[[], TrainingState | None]) -> TrainingStat
     return states[-1] if states else None
 
 
-def _key_value_store() -> Any:
+def key_value_store() -> Any:
     """Return the store of the default process group; None without one, or if this PyTorch does not show it."""
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
