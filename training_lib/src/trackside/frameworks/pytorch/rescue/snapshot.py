@@ -11,7 +11,7 @@ from torch.optim.optimizer import Optimizer
 
 from trackside.capture.ground.free_memory import KEPT_FREE_BYTES, free_bytes
 from trackside.frameworks.pytorch.ground.random_state import RandomState
-from trackside.frameworks.pytorch.rescue.kept_trees import fits, put_back, skeleton_of, write
+from trackside.frameworks.pytorch.rescue.kept_trees import fits, own_part, put_back, skeleton_of, write
 from trackside.frameworks.pytorch.rescue.members import Members
 
 _ON_DEVICE_SHARE = 3  # a copy stays on its device if so many of them would fit
@@ -54,7 +54,7 @@ class Snapshot:
         self._tensors = []
         for tensor in members.tensors():
             self._tensors.append((weakref.ref(tensor), len(tensors)))
-            tensors.append(tensor.detach())
+            tensors.append(own_part(tensor))
         self._optimizers = [
             (weakref.ref(each), _parameters_of(each), skeleton_of(_tree_of(each), tensors))
             for each in members.optimizers()
