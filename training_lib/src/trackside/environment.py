@@ -111,12 +111,16 @@ class RescueEnvironment:
     TRACKSIDE_RESCUE_COPIES       earlier moments that are kept in memory, at least 2 (default 3)
     TRACKSIDE_RESCUE_TRIES        returns in one training (default 5)
     TRACKSIDE_RESCUE_PLACE_TRIES  returns to one moment (default 2)
+    TRACKSIDE_RESCUE_MEMORY_MB    most memory for them in MiB; what is beyond lies in files (default: all that is free)
+    TRACKSIDE_RESCUE_FOLDER       folder of those files (default: that of temporary files)
     """
 
     is_on: bool = False
     copies: int = 3
     tries: int = 5
     place_tries: int = 2
+    memory_mb: int | None = None
+    folder: str = ""
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> RescueEnvironment:
@@ -127,6 +131,8 @@ class RescueEnvironment:
             copies=max(2, _whole(env.get("TRACKSIDE_RESCUE_COPIES"), cls.copies)),
             tries=_whole(env.get("TRACKSIDE_RESCUE_TRIES"), cls.tries),
             place_tries=max(1, _whole(env.get("TRACKSIDE_RESCUE_PLACE_TRIES"), cls.place_tries)),
+            memory_mb=int(memory) if (memory := env.get("TRACKSIDE_RESCUE_MEMORY_MB", "")).isdigit() else None,
+            folder=env.get("TRACKSIDE_RESCUE_FOLDER", ""),
         )
 
     def variables(self) -> dict[str, str]:
@@ -138,6 +144,8 @@ class RescueEnvironment:
             "TRACKSIDE_RESCUE_COPIES": str(self.copies),
             "TRACKSIDE_RESCUE_TRIES": str(self.tries),
             "TRACKSIDE_RESCUE_PLACE_TRIES": str(self.place_tries),
+            **({"TRACKSIDE_RESCUE_MEMORY_MB": str(self.memory_mb)} if self.memory_mb is not None else {}),
+            **({"TRACKSIDE_RESCUE_FOLDER": self.folder} if self.folder else {}),
         }
 
 

@@ -181,6 +181,19 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     help="Go back at most so often.",
 )
 @click.option(
+    "--rescue-memory",
+    type=click.IntRange(min=0),
+    metavar="MB",
+    help="Keep earlier moments in so much memory, and those beyond in files (default: all that is free).",
+)
+@click.option(
+    "--rescue-folder",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    default="",
+    metavar="FOLDER",
+    help="Keep those files here (default: the folder of temporary files).",
+)
+@click.option(
     "--show-samples",
     is_flag=True,
     help="Keep some answers of a language model in the run, and show the worst with a problem of its rewards.",
@@ -206,6 +219,8 @@ def command(
     rescue: bool,
     rescue_copies: int,
     rescue_tries: int,
+    rescue_memory: int | None,
+    rescue_folder: str,
     show_samples: bool,
     command: tuple[str, ...],
 ) -> None:
@@ -254,7 +269,13 @@ def command(
         sample_interval=sample_interval,
         profile_steps=profile_steps,
         issue_profile_steps=profile_on_issue or 0,
-        rescue=RescueEnvironment(is_on=rescue, copies=rescue_copies, tries=rescue_tries),
+        rescue=RescueEnvironment(
+            is_on=rescue,
+            copies=rescue_copies,
+            tries=rescue_tries,
+            memory_mb=rescue_memory,
+            folder=rescue_folder,
+        ),
         shows_samples=show_samples,
     )
     _write_reports(place.folder, reports)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from trackside.frameworks.pytorch.rescue.members import Members
+from trackside.frameworks.pytorch.rescue.room import Room
 from trackside.frameworks.pytorch.rescue.snapshot import Snapshot
 
 _OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
@@ -90,7 +91,7 @@ def test_an_optimizer_goes_on_to_the_bit(name: str) -> None:
         training.step()
     members = _members(training)
     pointers = [each.data_ptr() for each in training.net.parameters()]
-    snapshot = Snapshot()
+    snapshot = Snapshot(Room())
     snapshot.take(members, 4)
     for _ in range(5):
         training.step()
@@ -114,7 +115,7 @@ def test_a_scheduler_goes_on_from_the_moment(make: Callable[[Any], Any]) -> None
     training = _Training(lambda p: torch.optim.SGD(p, lr=0.1))
     training.scheduler = make(training.optimizer)
     members = _members(training)
-    snapshot = Snapshot()
+    snapshot = Snapshot(Room())
     snapshot.take(members, 1)
     for _ in range(6):
         training.step()
@@ -142,7 +143,7 @@ def test_the_optimizer_of_another_training_is_none_of_its_parts() -> None:
 
 def test_a_moment_of_other_parameters_is_not_usable() -> None:
     training = _Training(lambda p: torch.optim.SGD(p, lr=0.1))
-    snapshot = Snapshot()
+    snapshot = Snapshot(Room())
     assert not snapshot.is_usable()
     snapshot.take(_members(training), 1)
     assert snapshot.is_usable()
@@ -152,7 +153,7 @@ def test_a_moment_of_other_parameters_is_not_usable() -> None:
 
 def test_the_parts_of_a_training_are_not_held() -> None:
     training = _Training(lambda p: torch.optim.SGD(p, lr=0.1))
-    snapshot, members = Snapshot(), _members(training)
+    snapshot, members = Snapshot(Room()), _members(training)
     snapshot.take(members, 1)
     del training
     assert not list(members.optimizers())

@@ -1,4 +1,4 @@
-"""The agreement of several ranks: one announces an act before its next step, and all carry it out at the same later step.
+"""The agreement of several ranks: one announces an act before its next step, all carry it out later.
 
 Gradients are averaged over all ranks in each step, so a rank that ends a step knows all that any rank wrote before it
 began that step. Nothing waits for anything:

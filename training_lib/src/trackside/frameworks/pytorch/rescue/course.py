@@ -10,7 +10,7 @@ from trackside.frameworks.pytorch.rescue.health import Fault, Health
 from trackside.frameworks.pytorch.rescue.numbers import Numbers
 from trackside.frameworks.pytorch.rescue.returns import Ending, Plan, Returns
 from trackside.frameworks.pytorch.rescue.ring import DROP, GOOD, KEEP, Ring
-from trackside.frameworks.pytorch.rescue.snapshot import NoRoomError
+from trackside.frameworks.pytorch.rescue.room import NoRoomError
 from trackside.frameworks.pytorch.rescue.standing import StandingIssues
 
 _KIND, _PLAN, _STATE, _REASON = "kind", "plan", "state", "reason"

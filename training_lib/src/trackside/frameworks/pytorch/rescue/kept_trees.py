@@ -48,12 +48,7 @@ def put_back(
     """
     if isinstance(kept, Slot):
         value = values[kept.number]
-        if isinstance(current, torch.Tensor) and fits(current, value):
-            copies.append((current, value))
-            return current
-        if hasattr(current, "to_local"):  # its parts in other ranks are not known
-            return current
-        return value.clone() if not isinstance(current, torch.Tensor) else value.to(current.device, copy=True)
+        return _tensor_back(current, value, copies)
     if isinstance(kept, dict):
         held = current if isinstance(current, dict) else {}
         keys = {_key(key): key for key in held}
@@ -72,6 +67,16 @@ def put_back(
         now = list(current) if type(current) in (list, tuple) and len(current) == len(kept) else [None] * len(kept)
         return type(kept)([put_back(old, each, values, copies) for old, each in zip(now, kept, strict=True)])
     return kept
+
+
+def _tensor_back(current: Any, value: torch.Tensor, copies: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:
+    if not isinstance(current, torch.Tensor):
+        return value.clone()
+    if fits(current, value):
+        copies.append((current, value))
+        return current
+    is_sharded = hasattr(current, "to_local")  # its parts in other ranks are not known
+    return current if is_sharded else value.to(current.device, copy=True)
 
 
 def own_part(tensor: torch.Tensor) -> torch.Tensor:

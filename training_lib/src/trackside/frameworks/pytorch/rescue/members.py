@@ -17,8 +17,8 @@ from torch.optim.optimizer import Optimizer
 from trackside.frameworks.pytorch.ground.live_objects import of_types, types
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.script_objects import parameters_of
-from trackside.frameworks.pytorch.rescue.kept_trees import own_part
 from trackside.frameworks.pytorch.optimizers.other_kinds import StandIn
+from trackside.frameworks.pytorch.rescue.kept_trees import own_part
 
 _OTHERS = (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 _SOUGHT: frozenset[type] = frozenset({Optimizer, torch.nn.Module, *_OTHERS})

@@ -19,6 +19,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from threading import get_ident
 from typing import Any, Protocol
 
@@ -39,6 +40,7 @@ from trackside.frameworks.pytorch.rescue.kept_trees import all_finite
 from trackside.frameworks.pytorch.rescue.numbers import Numbers, StepNumbers
 from trackside.frameworks.pytorch.rescue.returns import Returns
 from trackside.frameworks.pytorch.rescue.ring import Ring
+from trackside.frameworks.pytorch.rescue.room import Room
 from trackside.frameworks.pytorch.rescue.standing import StandingIssues
 from trackside.frameworks.pytorch.rescue.step_events import Handler, StepEvents
 from trackside.frameworks.pytorch.sharding.ranks import key_value_store, rank_of_this_process
@@ -125,7 +127,7 @@ class Rescue:
         """Begin with a training of which nothing is known."""
         self._health, self._ring = (
             Health(),
-            Ring(self._settings.copies, clock=self._clock, thread_clock=self._thread_clock),
+            Ring(self._settings.copies, self._room(), clock=self._clock, thread_clock=self._thread_clock),
         )
         self._returns = Returns(
             self._ring,
@@ -145,6 +147,10 @@ class Rescue:
         self._numbers.forget()
         self._others = self._unseen = self._looked = 0
         self._every, self._step_seconds, self._left_at = 1, 0.0, 0.0
+
+    def _room(self) -> Room:
+        limit, folder = self._settings.memory_mb, self._settings.folder
+        return Room(limit << 20 if limit is not None else None, Path(folder) if folder else None)
 
     def watch_losses(self) -> None:
         """Begin to note the losses of backward passes. Call it before the adapter that captures is installed."""
@@ -172,8 +178,12 @@ class Rescue:
         return handle
 
     def remove(self) -> None:
-        """Take the hooks out. Only tests need it: PyTorch's tables of hooks must not change while they are called."""
+        """Leave the training alone, and take the hooks out. Only tests need it."""
         self._stand_down()
+        self.pause()
+
+    def pause(self) -> None:
+        """Take the hooks out until `watch_losses` and `install`. Never within a step: PyTorch's tables must not change."""
         self._events.take_out()
         self._loss_hook.take_out()
 

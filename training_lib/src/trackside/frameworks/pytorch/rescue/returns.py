@@ -13,7 +13,8 @@ from trackside.environment import RescueEnvironment
 from trackside.frameworks.pytorch.rescue.health import BY_RULE, RATE_JUMP, SPIKE, Fault, Health
 from trackside.frameworks.pytorch.rescue.numbers import Numbers
 from trackside.frameworks.pytorch.rescue.ring import Ring
-from trackside.frameworks.pytorch.rescue.snapshot import NoRoomError, Snapshot
+from trackside.frameworks.pytorch.rescue.room import NoRoomError
+from trackside.frameworks.pytorch.rescue.snapshot import Snapshot
 from trackside.frameworks.pytorch.rescue.softening import Softening
 
 CONFIRMED_LOOKS, CONFIRMED_STEPS = 10, 30  # after a return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from trackside.frameworks.pytorch.rescue.members import Members
+from trackside.frameworks.pytorch.rescue.room import Room
 from trackside.frameworks.pytorch.rescue.snapshot import Snapshot
 
 FEWEST_LOOKS = 10  # between two moments
@@ -25,12 +26,15 @@ class Ring:
 
     Args:
         copies: Number of moments that are kept, at least 2.
+        room: For them.
         clock: Returns seconds.
         thread_clock: Returns the processor time of the calling thread.
     """
 
-    def __init__(self, copies: int, *, clock: Callable[[], float], thread_clock: Callable[[], float]) -> None:
-        self._copies, self._clock, self._thread_clock = copies, clock, thread_clock
+    def __init__(
+        self, copies: int, room: Room, *, clock: Callable[[], float], thread_clock: Callable[[], float]
+    ) -> None:
+        self._copies, self._room, self._clock, self._thread_clock = copies, room, clock, thread_clock
         self._members = Members()
         self._free: list[Snapshot] = []
         self._pending: Snapshot | None = None
@@ -86,7 +90,7 @@ class Ring:
         self.drop_waiting()
         if not self._free and len(self.good) >= self._copies:
             return self.good.pop(0)
-        return self._free.pop() if self._free else Snapshot()
+        return self._free.pop() if self._free else Snapshot(self._room)
 
     def give(self, snapshot: Snapshot) -> None:
         """Take memory back from `spare`."""
@@ -108,7 +112,7 @@ class Ring:
             self._looked_at, self._look_cost = now, self._thread_clock() - started
         while len(self.good) >= self._copies:
             self._free.append(self.good.pop(0))
-        snapshot = self._free.pop() if self._free else Snapshot()
+        snapshot = self._free.pop() if self._free else Snapshot(self._room)
         del self._free[self._copies :]
         copied_from = self._thread_clock()
         snapshot.take(self._members, steps)

@@ -9,16 +9,10 @@ from typing import Any
 import torch
 from torch.optim.optimizer import Optimizer
 
-from trackside.capture.ground.free_memory import KEPT_FREE_BYTES, free_bytes
 from trackside.frameworks.pytorch.ground.random_state import RandomState
 from trackside.frameworks.pytorch.rescue.kept_trees import fits, own_part, put_back, skeleton_of, write
 from trackside.frameworks.pytorch.rescue.members import Members
-
-_ON_DEVICE_SHARE = 3  # a copy stays on its device if so many of them would fit
-
-
-class NoRoomError(Exception):
-    """No memory is left for a copy."""
+from trackside.frameworks.pytorch.rescue.room import NoRoomError, Room
 
 
 class Snapshot:
@@ -28,9 +22,13 @@ class Snapshot:
         steps: Number of training steps that had ended.
         size_bytes: Size of the copies.
         tries: Number of returns to it.
+
+    Args:
+        room: For the copies.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self.steps = -1
         self.size_bytes = self.tries = 0
         self._values: list[torch.Tensor] = []
@@ -101,31 +99,11 @@ class Snapshot:
         have = self._values
         if len(have) != len(tensors) or not all(map(fits, tensors, have)):
             self._values = have = []
-            self._values = have = _empty_like(tensors)
+            self._values = have = self._room.like(tensors)
         self.size_bytes = sum(each.nbytes for each in have)
         write(list(zip(have, tensors, strict=True)))
         if any(each.is_cuda for each in tensors):
             torch.cuda.synchronize()
-
-
-def _empty_like(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Return new tensors of the same shapes: on their device where it has much room, else in this machine's memory.
-
-    Errors: `NoRoomError`.
-    """
-    sizes: dict[torch.device, int] = {}
-    for each in tensors:
-        sizes[each.device] = sizes.get(each.device, 0) + each.nbytes
-    stays = {device for device, size in sizes.items() if device.type == "cuda" and _has_room(device, size)}
-    here = sum(size for device, size in sizes.items() if device not in stays)
-    free = free_bytes()
-    if free is not None and here + KEPT_FREE_BYTES > free:
-        raise NoRoomError(f"a copy takes {here / 2**20:.0f} MiB, and {free / 2**20:.0f} MiB of memory are free")
-    return [torch.empty_like(each, device=each.device if each.device in stays else "cpu") for each in tensors]
-
-
-def _has_room(device: torch.device, size_bytes: int) -> bool:
-    return torch.cuda.mem_get_info(device)[0] >= _ON_DEVICE_SHARE * size_bytes
 
 
 def _parameters_of(optimizer: Optimizer) -> tuple[int, ...]:
