@@ -29,7 +29,7 @@ from benchmarks.engine.options import parser
 from benchmarks.engine.pages import follows, put, table
 from benchmarks.engine.stored import RUN
 from benchmarks.engine.usual import usual_capture
-from benchmarks.rescue.programs import NOT_CURABLE, PROGRAMS, SOUND, STEPS, TRANSIENT, Fault
+from benchmarks.rescue.programs import FIRST_AT, NOT_CURABLE, PROGRAMS, SHIFT, SOUND, STEPS, TRANSIENT, Fault
 from trackside.capture.statistics import rest
 from trackside.contracts.run.rescue import RescueRecord
 from trackside.contracts.run_layout import RESCUE, worker_name
@@ -39,7 +39,6 @@ from trackside.frameworks.pytorch.rescue.rescue import install_around
 
 ROOT = Path("build/rescue")
 WATCHED = 50  # first steps that capture watches: it rests in most of a long training, too
-FIRST_AT, SHIFT = 160, 17  # the step of the fault, and how much later it comes with each seed
 SOUND_SEEDS = 3
 _OUTCOME = "outcome.json"
 

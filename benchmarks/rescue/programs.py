@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 STEPS = 300
+FIRST_AT, SHIFT = 160, 17  # the step of the fault, and how much later it comes with each seed
 LAST = 30  # losses whose mean is the final loss
 
 
@@ -25,12 +26,14 @@ class Program:
         optimizer: Its optimizer.
         scheduler: Changes the rate after each step; None for none.
         losses: The loss of each step so far.
+        guard: Told of the loss before each step; returns True to leave the step out. None for none.
     """
 
     net: nn.Module
     optimizer: Any
     scheduler: Any = None
     clip = 0.0
+    guard: Callable[[torch.Tensor], bool] | None = None
 
     def __init__(self, seed: int) -> None:
         torch.manual_seed(seed)
@@ -70,9 +73,13 @@ class Program:
             factor = fault.rate(step - at)
             for group in self.optimizer.param_groups if factor != 1 else ():
                 group["lr"] *= factor
-            self.optimizer.step()
+            is_left_out = self.guard is not None and self.guard(loss)
+            if not is_left_out:
+                self.optimizer.step()
             for group, rate in zip(self.optimizer.param_groups if factor != 1 else (), rates, strict=False):
                 group["lr"] = rate
+            if is_left_out:
+                continue
             fault.weights(self, step - at)
             if self.scheduler is not None:
                 self.scheduler.step()

@@ -85,7 +85,7 @@ def _batches(seed: int, passes: int = 1) -> Iterator[tuple[torch.Tensor, torch.T
     count = 0
     while True:
         for batch in loader:
-            yield tuple(batch)  # type: ignore[misc] # two tensors
+            yield tuple(batch)
             count += 1
             if count == STEPS * passes:
                 return

@@ -183,7 +183,7 @@ class Rescue:
         self.pause()
 
     def pause(self) -> None:
-        """Take the hooks out until `watch_losses` and `install`. Never within a step: PyTorch's tables must not change."""
+        """Take the hooks out until `watch_losses` and `install`. Never call it within a step."""
         self._events.take_out()
         self._loss_hook.take_out()
 
