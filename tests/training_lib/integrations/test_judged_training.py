@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.training_lib.local.test_rescue_watch import verdict
 from tests.warm_python import WarmPython
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.run.rescue import RescueRecord, RescueState, RescueTry, TryOutcome
 from trackside.contracts.run_layout import RULE_REQUEST_KEY
 from trackside.integrations.judged_training import JudgedTraining
 from trackside.runs.run_folder import RunState, read_record, run_state
@@ -129,3 +131,37 @@ def test_a_wrong_setting_of_the_project_is_refused_like_a_wrong_argument(
     Path("trackside.toml").write_text('on-issue = "panic"')
     with pytest.raises(ConfigurationError, match="must be one of stop, notify, nothing"):
         JudgedTraining()
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_rescued", "state", "stops"),
+    [
+        ("exploding-tensor", False, None, True),
+        ("exploding-tensor", True, None, False),
+        ("exploding-tensor", True, RescueState.RESCUED, False),
+        ("exploding-tensor", True, RescueState.LOST, True),
+        ("dead-relu", True, None, True),
+    ],
+    ids=["no rescue", "it may yet go back", "it went back", "it could not", "what going back does not cure"],
+)
+def test_under_trackside_run_a_stop_leaves_a_rescue_its_time(
+    *,
+    rule: str,
+    is_rescued: bool,
+    state: RescueState | None,
+    stops: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("TRACKSIDE_RUN", str(tmp_path))
+    monkeypatch.setenv("TRACKSIDE_RESCUE", "1" if is_rescued else "")
+    training = JudgedTraining(on_issue="stop")
+    training.begin()
+    (tmp_path / "rule-output").mkdir()
+    (tmp_path / "rule-output" / "verdicts.jsonl").write_text(verdict(rule).to_json() + "\n")
+    if state is not None:
+        outcome = TryOutcome.RESCUED if state is RescueState.RESCUED else TryOutcome.FAILED
+        tries = (RescueTry(121, 90, "a spike", outcome=outcome),)
+        (tmp_path / "rescue").mkdir()
+        (tmp_path / "rescue" / "worker_0.json").write_text(RescueRecord(state, "a reason", tries).to_json())
+    assert training.look() is stops

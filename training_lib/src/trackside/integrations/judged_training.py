@@ -24,13 +24,14 @@ from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
 from trackside.contracts.run_layout import RULE_OUTPUT, VERDICTS_KEY, RunLocation
 from trackside.contracts.verdict import Outcome, Severity, Verdict
-from trackside.environment import CaptureEnvironment, inherited
+from trackside.environment import CaptureEnvironment, RescueEnvironment, inherited
 from trackside.integrations.issue_sinks import IssueSink, StderrSink, sink_of
 from trackside.runs.run_folder import RUNS, RunRecord, create_run_folder, run_name, write_record
 from trackside.runs.verdict_feed import VerdictFeed
 
 if TYPE_CHECKING:
     from trackside.local.judged_capture import JudgedCapture
+    from trackside.local.rescue_watch import RescueWatch
 
 OnIssue = Literal["stop", "warn"]
 LOOK_SECONDS = 0.5
@@ -73,6 +74,7 @@ class JudgedTraining:
         self._location: RunLocation | None = None
         self._capture: JudgedCapture | None = None
         self._feed: VerdictFeed | None = None
+        self._rescues: RescueWatch | None = None
         self._verdicts: dict[str, Verdict] = {}
         self._shown: dict[str, Severity] = {}
         self._look_at = 0.0
@@ -156,6 +158,10 @@ class JudgedTraining:
         elif is_first:
             self._location, self._sinks = RunLocation(location), self._sinks[1:]  # `trackside run` shows the cards
             self._feed = VerdictFeed(Path(location) / RULE_OUTPUT / VERDICTS_KEY)
+            if RescueEnvironment.read().is_on:
+                from trackside.local.rescue_watch import RescueWatch  # only with `trackside run --rescue`
+
+                self._rescues = RescueWatch(Path(location), lambda _: None, monotonic=time.monotonic)
 
     def _look(self) -> None:
         new = [verdict for verdict in self._found() if verdict.verdict_id not in self._verdicts]
@@ -164,9 +170,17 @@ class JudgedTraining:
             if verdict.outcome is not Outcome.ISSUE_FOUND:
                 continue
             if verdict.severity is Severity.CRITICAL and self._stops:
-                self.stopped_for = self.stopped_for or verdict
+                self._stop(verdict)
             group = next((one for one in self.issues if verdict in one.issues), group_of_one(verdict))
             self._show(group)
+        if self._rescues is not None:
+            self._rescues.look_at_record()
+            self.stopped_for = self.stopped_for or self._rescues.due_stop()
+
+    def _stop(self, verdict: Verdict) -> None:
+        """Stop the training, unless it may yet go back."""
+        if self._rescues is None or not self._rescues.delays_stop(verdict):
+            self.stopped_for = self.stopped_for or verdict
 
     def _found(self) -> tuple[Verdict, ...]:
         if self._feed is not None:

@@ -48,6 +48,10 @@ class RescueWatch:
             partial.write_text(text, encoding="utf-8")
             partial.replace(folder / STANDING_ISSUES_KEY)
         self._handed = text
+        self.look_at_record()
+
+    def look_at_record(self) -> None:
+        """Show what the training has done since the last look."""
         record = read_rescue(open_store(str(self._folder)))
         if record is not None and record != self._shown:
             self._shown = record
