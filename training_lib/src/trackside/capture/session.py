@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 from trackside.capture.ground.guard import Guard
 from trackside.capture.process_end import ProcessEnd, call_in_children
 from trackside.capture.request_reading import RequestReading
-from trackside.capture.rescue_refusal import refuse_rescue
 from trackside.capture.statistics.statistics_log import StatisticsLog
 from trackside.capture.statistics.step_statistics import StepStatistics
 from trackside.capture.steps.last_step import HeldSteps, LastStep
@@ -237,8 +236,6 @@ class RunSession:
         )
         self.has_begun = True
         writer.start()
-        refuse = functools.partial(refuse_rescue, self.open_folder, worker_name(rank.number))
-        self.guard.attempt("noting that nothing goes back", refuse)
         self.statistics.connect(log, background=writer.background.processor_seconds)
         if saves_tensors and not self._options.saves_nothing:
             destination: HeldSteps | Writer = writer

@@ -8,16 +8,20 @@ decides where a step ends, and calls its sources as a step goes on. See docs/wri
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from trackside.capture.session import Rank, RunSession
-from trackside.contracts.run_layout import PROFILES
-from trackside.environment import inherited
+from trackside.contracts.run.rescue import RescueRecord, RescueState
+from trackside.contracts.run_layout import PROFILES, RESCUE, worker_name
+from trackside.environment import RescueEnvironment, inherited
 from trackside.speed.profiling.machine_part import MachinePart
 from trackside.speed.profiling.system_sampler import FIRST_NODE
 
 LEAST_INTERVAL_MS = 100
+_RESCUE = "trackside.frameworks.pytorch.rescue.rescue"  # loaded with PyTorch, if the user has asked for it
+_NO_RESCUE = "only trainings by PyTorch, and by Keras on it, go back"
 
 Undo = Callable[[], object]
 
@@ -108,6 +112,23 @@ def machine_parts(session: RunSession, rank: Rank) -> tuple[MachinePart, ...]:
             environment=inherited(),
         ),
     )
+
+
+def refuse_rescue(session: RunSession, rank: Rank) -> None:
+    """Store a refusal if this process was asked for rescues and has nothing that makes them. Never raises.
+
+    Args:
+        session: The run, which has begun.
+        rank: This process.
+    """
+    if RescueEnvironment.read().is_on and _RESCUE not in sys.modules:
+        session.guard.attempt("noting that nothing goes back", functools.partial(_refuse, session, rank))
+
+
+def _refuse(session: RunSession, rank: Rank) -> None:
+    folder, key = session.open_folder(RESCUE), f"{worker_name(rank.number)}.json"
+    if not any(folder.list(key)):  # else of another process of the run, which may go back
+        folder.put(key, RescueRecord(RescueState.REFUSED, _NO_RESCUE).to_json().encode())
 
 
 EVENTS = tuple(name for name in vars(Source) if not name.startswith("_"))

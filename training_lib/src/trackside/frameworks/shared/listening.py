@@ -23,7 +23,7 @@ from trackside.contracts.run.uncaptured import UncapturedProcess
 from trackside.contracts.run_layout import worker_name
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared import in_charge
-from trackside.frameworks.shared.adapter import Undo, machine_parts
+from trackside.frameworks.shared.adapter import Undo, machine_parts, refuse_rescue
 from trackside.frameworks.shared.detailed_profile import DetailedProfile
 from trackside.frameworks.shared.rehearsed_steps import rehearsed_steps
 from trackside.records.modes import checked_mode
@@ -171,6 +171,7 @@ class ListeningAdapter:
             return [*machine_parts(session, rank), *self.detailed.parts(rank), *self.speed_parts(rank)]
 
         session.begin(rank, owner=self._owner, facts=facts_parts, idle_parts=idle_parts, first_step=first_step)
+        refuse_rescue(session, rank)
         return file
 
 

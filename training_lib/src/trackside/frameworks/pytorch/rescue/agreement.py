@@ -18,6 +18,7 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.frameworks.pytorch.ground.live_objects import instances
+from trackside.frameworks.pytorch.ground.script_objects import parameters_of
 
 PERIOD = 4  # steps between two looks into the store
 MOMENT = "moment"
@@ -88,7 +89,7 @@ def why_not_together(optimizer: Optimizer) -> str:
         meshes = {each.device_mesh.size() for each in parameters if hasattr(each, "to_local")}
         return "" if max(meshes) == ranks else "the processes of several groups train together"
     for module in instances(torch.nn.parallel.DistributedDataParallel):
-        if trained & {id(each) for each in module.parameters()}:
+        if trained & {id(each) for each in parameters_of(module)}:
             is_whole = torch.distributed.get_world_size(module.process_group) == ranks
             return "" if is_whole else "the processes of several groups train together"
     return "several processes train, and no DistributedDataParallel has the weights"

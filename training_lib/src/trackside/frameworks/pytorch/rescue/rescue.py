@@ -15,12 +15,8 @@ to the same moment.
 from __future__ import annotations
 
 import functools
-import math
 import time
-import weakref
 from collections.abc import Callable
-from pathlib import Path
-from threading import get_ident
 from typing import Any, Protocol
 
 import torch
@@ -33,14 +29,9 @@ from trackside.contracts.run_layout import RESCUE, worker_name
 from trackside.environment import RescueEnvironment
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
-from trackside.frameworks.pytorch.rescue.agreement import Agreement, why_not_together
-from trackside.frameworks.pytorch.rescue.course import Course
-from trackside.frameworks.pytorch.rescue.health import Health
-from trackside.frameworks.pytorch.rescue.kept_trees import all_finite
-from trackside.frameworks.pytorch.rescue.numbers import Numbers, StepNumbers
-from trackside.frameworks.pytorch.rescue.returns import Returns
-from trackside.frameworks.pytorch.rescue.ring import Ring
-from trackside.frameworks.pytorch.rescue.room import Room
+from trackside.frameworks.pytorch.rescue.agreement import why_not_together
+from trackside.frameworks.pytorch.rescue.live_training import LiveTraining
+from trackside.frameworks.pytorch.rescue.numbers import StepNumbers
 from trackside.frameworks.pytorch.rescue.standing import StandingIssues
 from trackside.frameworks.pytorch.rescue.step_events import Handler, StepEvents
 from trackside.frameworks.pytorch.sharding.ranks import key_value_store, rank_of_this_process
@@ -48,12 +39,7 @@ from trackside.frameworks.shared import in_charge
 from trackside.frameworks.shared.replaced_methods import ReplacedFunction
 from trackside.storage.store import Store
 
-_LOOK_SHARE = 0.007  # of the training's time, for looks
-_FIRST_STEPS = 400  # each of which is looked at, as capture watches each
-_MOST_STEPS_UNSEEN = 50
-_OTHERS_STEPS = 50  # of other optimizers, after which the leading one trains no more
 _PASSES_WITHOUT_STEP = 200  # backward passes without a step that is seen
-_HUGE = 1e6  # times the usual gradient: the optimizer's state may have overflowed
 
 
 class Capture(Protocol):
@@ -111,46 +97,26 @@ class Rescue:
         self._fuse.when_blown = self._blown
         self._numbers = StepNumbers()
         self._loss_hook = ReplacedFunction(torch.autograd, "backward", self._watched_backward)
-        protected = (self._before, self._after, self._skipped)
-        before, after, skipped = [untraced(self._fuse.protect(each)) for each in protected]
-        self._events = StepEvents(self._unless_off(before), self._after_own(after), self._unless_off(skipped))
+        handlers = [self._handler(each) for each in (self._before, self._after, self._skipped)]
+        self._events = StepEvents(*handlers)
         self._passes = 0  # backward passes while no step was seen
         self._is_off = False
-        self._lead: weakref.ref[Optimizer] | None = None
         self._tries: list[RescueTry] = []
-        self._thread = self._trainings = 0
+        self._trainings = 0
         self._standing = StandingIssues(self._open_folder, clock=clock)
-        self._steps = 0  # training steps that have ended
-        self._begin()
+        self._training = self._new_training()
 
-    def _begin(self) -> None:
-        """Begin with a training of which nothing is known."""
-        self._health, self._ring = (
-            Health(),
-            Ring(self._settings.copies, self._room(), clock=self._clock, thread_clock=self._thread_clock),
-        )
-        self._returns = Returns(
-            self._ring,
-            self._health,
-            settings=self._settings,
+    def _new_training(self) -> LiveTraining:
+        return LiveTraining(
+            self._settings,
+            numbers=self._numbers,
+            standing=self._standing,
             tries=self._tries,
             changed=self._write,
-        )
-        self._course = Course(
-            self._ring,
-            self._health,
-            self._returns,
-            self._standing,
             end=self._end,
-            went_back=self._numbers.forget,
+            clock=self._clock,
+            thread_clock=self._thread_clock,
         )
-        self._numbers.forget()
-        self._others = self._unseen = self._looked = 0
-        self._every, self._step_seconds, self._left_at = 1, 0.0, 0.0
-
-    def _room(self) -> Room:
-        limit, folder = self._settings.memory_mb, self._settings.folder
-        return Room(limit << 20 if limit is not None else None, Path(folder) if folder else None)
 
     def watch_losses(self) -> None:
         """Begin to note the losses of backward passes. Call it before the adapter that captures is installed."""
@@ -160,19 +126,13 @@ class Rescue:
         """Begin to look at steps. Call it after the adapter that captures is installed, which sees each step first."""
         self._events.put_in()
 
-    def _unless_off(self, handler: Handler) -> Handler:
+    def _handler(self, handler: Callable[..., None]) -> Handler:
+        protected = untraced(self._fuse.protect(handler))
+
         def handle(optimizer: Optimizer) -> None:
             if not self._is_off:
-                handler(optimizer)
-
-        skip_frame(handle)
-        return handle
-
-    def _after_own(self, handler: Handler) -> Handler:
-        def handle(optimizer: Optimizer) -> None:
-            if not self._is_off:
-                self._returns.step_ended()  # even once capture is off: the script's rates are its own
-                handler(optimizer)
+                self._training.returns.step_ended()  # even once capture is off: the script's rates are its own
+                protected(optimizer)
 
         skip_frame(handle)
         return handle
@@ -190,8 +150,8 @@ class Rescue:
     def _stand_down(self) -> None:
         """Leave the training alone from here on, and let go of all memory."""
         self._is_off = True
-        self._returns.end()
-        self._begin()
+        self._training.end()
+        self._training = self._new_training()
 
     def _watched_backward(self, original: Any) -> Any:
         saw = untraced(self._fuse.protect(self._saw_loss))
@@ -208,15 +168,10 @@ class Rescue:
     def _saw_loss(self, tensors: Any) -> None:
         self._numbers.saw_loss(tensors)
         self._events.watch_keras()
-        if self._lead is None:
+        if not self._training.has_begun:
             self._passes += 1
             if self._passes == _PASSES_WITHOUT_STEP:
-                self._end(RescueState.REFUSED, self._why_no_step())
-
-    def _why_no_step(self) -> str:
-        if in_charge.is_scripts():
-            return "the script captures its training itself, and not by `trackside run`"
-        return "its steps are made by no optimizer of PyTorch or Keras"
+                self._end(RescueState.REFUSED, _why_no_step())
 
     def _has_begun(self) -> bool:
         """Return True once the run has begun, by this capture or that of another framework of the process."""
@@ -232,47 +187,29 @@ class Rescue:
     # A step.
 
     def _before(self, optimizer: Optimizer) -> None:
-        self._returns.step_begins(optimizer)
+        self._training.returns.step_begins(optimizer)
 
     def _after(self, optimizer: Optimizer) -> None:
         if not self._has_begun():
             return
         leads = self._leads(optimizer)
-        if not self._is_off and get_ident() == self._thread:
-            self._ring.members.stepped(optimizer)
-        if not leads:
-            return
-        self._steps = max(self._steps + 1, self._session.engine.step)  # a capture at rest may count later
-        self._course.step_ended(self._steps)
-        if self._is_off:
-            return
-        now = self._clock()
-        if self._left_at and self._unseen == 0:  # the time of a step without ours
-            self._step_seconds = now - self._left_at
-        self._unseen += 1
-        if self._unseen < self._every:
-            return
-        self._unseen, started = 0, self._thread_clock()
-        self._look()
-        spent, left = self._thread_clock() - started, self._clock()
-        self._looked += 1
-        if self._step_seconds > 0 and self._looked >= _FIRST_STEPS:
-            self._every = min(_MOST_STEPS_UNSEEN, max(1, math.ceil(spent / (_LOOK_SHARE * self._step_seconds))))
-        self._left_at = left
+        if not self._is_off:
+            self._training.note(optimizer)
+        if leads:
+            self._training.stepped(self._session.engine.step)
+
+    def _skipped(self, optimizer: Optimizer) -> None:
+        self._training.skipped(optimizer)
 
     def _leads(self, optimizer: Optimizer) -> bool:
         """Return True for the leading optimizer: the first one that has stepped."""
-        lead = self._lead() if self._lead is not None else None
-        if lead is optimizer:
-            self._others = 0
-            return get_ident() == self._thread
-        self._others += 1
-        if lead is not None and self._others <= _OTHERS_STEPS:
-            return False
-        if self._lead is not None:
-            self._returns.end()
-            self._begin()
-        self._lead, self._thread, self._others = weakref.ref(optimizer), get_ident(), 0
+        leads = self._training.is_led_by(optimizer)
+        if leads is not None:
+            return leads
+        if self._training.has_begun:
+            self._training.end()
+            self._training = self._new_training()
+        self._training.begin(optimizer)
         self._trainings += 1
         return self._joins(optimizer)
 
@@ -286,44 +223,8 @@ class Rescue:
         if why_not:
             self._end(RescueState.REFUSED, why_not)
             return False
-        course = self._course
-        agreement = Agreement(store, rank.of, training=self._trainings, can_do=course.can_do)
-        course.join(agreement, is_first=rank.number == 0)
+        self._training.join(store, rank.number, rank.of, training=self._trainings)
         return True
-
-    def _skipped(self, optimizer: Optimizer) -> None:
-        """Look at a step that was left out: with broken weights, all to come would be."""
-        if self._lead is None or self._lead() is not optimizer or get_ident() != self._thread:
-            return
-        self._course.step_ended(self._steps)
-        if not self._is_off:
-            self._look(is_skipped=True)
-
-    def _look(self, *, is_skipped: bool = False) -> None:
-        optimizers = self._trained()
-        numbers = self._numbers.read(optimizers, self._steps, scale=self._scale())
-        if numbers is not None and not (is_skipped and math.isfinite(numbers.weights)):
-            fault = self._health.observe(numbers, state_is_finite=self._state_is_finite(numbers, optimizers))
-            self._course.act(fault, numbers, self._steps)
-
-    def _trained(self) -> list[Optimizer]:
-        lead = self._lead() if self._lead is not None else None
-        found = list(self._ring.members.optimizers())
-        return found or ([lead] if lead is not None else [])
-
-    def _scale(self) -> torch.Tensor | None:
-        for other in self._ring.members.others():
-            scale = getattr(other, "_scale", None)
-            if isinstance(scale, torch.Tensor) and isinstance(other, torch.amp.GradScaler):
-                return scale
-        return None
-
-    def _state_is_finite(self, numbers: Numbers, optimizers: list[Optimizer]) -> bool:
-        """Return False if a gradient far beyond the usual has left an optimizer's state broken."""
-        gradient = numbers.gradient
-        if gradient is None or gradient <= _HUGE * max(self._health.gradient, 1e-30):
-            return True
-        return all(all_finite(each.state) for each in optimizers)
 
     def _end(self, state: RescueState, reason: str) -> None:
         """Leave the training alone from here on."""
@@ -334,9 +235,15 @@ class Rescue:
         self._end(RescueState.OFF, "it failed itself, and was switched off")
 
     def _write(self, state: RescueState, reason: str = "") -> None:
-        record = RescueRecord(state, reason, tuple(self._returns.tries))
+        record = RescueRecord(state, reason, tuple(self._tries))
         try:
             key = f"{worker_name(rank_of_this_process(self._session.environment).number)}.json"
             self._open_folder().put(key, record.to_json().encode())
         except (TracksideError, OSError) as error:
             self._session.guard.warn_once("rescue record", "the record of rescues is not stored: %s.", error)
+
+
+def _why_no_step() -> str:
+    if in_charge.is_scripts():
+        return "the script captures its training itself, and not by `trackside run`"
+    return "its steps are made by no optimizer of PyTorch or Keras"
