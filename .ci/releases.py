@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Release(NamedTuple):
-    """What is installed beside the tests' own packages, and by which Python."""
+    """The packages beside the tests' own, and the Python that they are for."""
 
     python: str
     packages: tuple[str, ...]

@@ -125,7 +125,7 @@ def _neighbours(window: Window) -> Neighbours | None:
 
 
 def _name_places(batches: Sequence[NDArray[np.generic]]) -> bool:
-    """Return True if each batch has the labels of the others, all different: they tell places, as those of pairs do.
+    """Return True if each batch has the labels of the others, all different: of places, as those of pairs are.
 
     Args:
         batches: The labels of each batch, shape (samples, ...).

@@ -1,4 +1,4 @@
-"""Optimizers that step, and of whose parameters none ever had a gradient."""
+"""Optimizers that step, and none of their parameters ever had a gradient."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ class WithoutGradients:
             self._looks.pop(optimizer, None)  # frozen on purpose: its turn may come
 
     def of(self, optimizer: Optimizer) -> bool:
-        """Return True if no look found a gradient, and there were enough of them."""
+        """Return True if no look found a gradient, and enough looks came."""
         looks = self._looks.get(optimizer, ())
         return len(looks) >= FEWEST_LOOKS and looks[-1] - looks[0] >= FEWEST_STEPS
