@@ -29,6 +29,7 @@ from botocore.model import Shape
 from benchmarks.engine.options import parser
 from benchmarks.engine.pages import put
 from trackside_localaccount import LocalAccount
+from trackside_localaccount.provision import create_role
 
 BEGIN, END = "<!-- wrong requests: `python -m benchmarks.strict_account` -->", "<!-- end -->"
 RIGHT_CODES = frozenset(
@@ -428,7 +429,7 @@ def table(asked: Counter[str], refused: Counter[str]) -> str:
 
 def stock(account: LocalAccount) -> None:
     """Make what the requests name."""
-    account.client("iam").create_role(RoleName="bench", AssumeRolePolicyDocument=TRUST)
+    create_role(account, "bench", services=("sagemaker", "lambda"))
     account.client("s3").create_bucket(Bucket="bucket")
     account.client("sns").create_topic(Name="topic")
     account.client("sqs").create_queue(QueueName="queue")

@@ -24,6 +24,7 @@ from stacks.assembly import assembly
 from trackside.cloud.redelivery import Redelivery
 from trackside_localaccount.deploy import deploy
 from trackside_localaccount.faults import Faults
+from trackside_localaccount.provision import create_inbox, create_role
 from trackside_localaccount.server import LocalAccount
 
 STORM = Faults(
@@ -58,9 +59,10 @@ def play_real(folder: Path, faults: Faults, *, events: int) -> Result:
     begun = time.monotonic()
     with LocalAccount(stop_grace_seconds=2, retry_seconds=1.0) as account:
         outputs = {name: value for outputs in deploy(folder, account).values() for name, value in outputs.items()}
-        inbox = _subscribe(account, outputs["IssueTopicArn"])
+        inbox = create_inbox(account, "inbox", outputs["IssueTopicArn"])
         account.register_image("training", ["sleep", "1000"])
-        jobs = [_train(account, number) for number in range(-(-events // 4))]
+        role = create_role(account, "training")
+        jobs = [_train(account, number, role) for number in range(-(-events // 4))]
         account.faults.set(faults)
         sent = 0
         for number, arn in enumerate(jobs):
@@ -71,11 +73,11 @@ def play_real(folder: Path, faults: Faults, *, events: int) -> Result:
         return Result(sent, len(jobs), account.faults.counts, redriven, wrong, lost, twice, time.monotonic() - begun)
 
 
-def _train(account: LocalAccount, number: int) -> str:
+def _train(account: LocalAccount, number: int, role: str) -> str:
     answer = account.client("sagemaker").create_training_job(
         TrainingJobName=_name(number),
         AlgorithmSpecification={"TrainingImage": "training", "TrainingInputMode": "File"},
-        RoleArn="arn:aws:iam::123456789012:role/training",
+        RoleArn=role,
         OutputDataConfig={"S3OutputPath": "s3://anywhere"},
         ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
         StoppingCondition={"MaxRuntimeInSeconds": 3600},
@@ -106,14 +108,6 @@ def _put_events(account: LocalAccount, bus: str, number: int, arn: str, *, last:
     if answer["FailedEntryCount"]:
         raise RuntimeError(f"The bus refused events: {answer}")
     return len(entries)
-
-
-def _subscribe(account: LocalAccount, topic: str) -> str:
-    sqs = account.client("sqs")
-    url: str = sqs.create_queue(QueueName="inbox")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    account.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
-    return url
 
 
 def _settle(account: LocalAccount, outputs: Mapping[str, str]) -> int:

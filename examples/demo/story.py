@@ -33,6 +33,7 @@ from trackside.storage.store import Store
 from trackside_localaccount.deploy import deploy
 from trackside_localaccount.event_pattern import matches
 from trackside_localaccount.journal import JournalEntry
+from trackside_localaccount.provision import create_inbox, create_role
 from trackside_localaccount.server import LocalAccount
 from trackside_localaccount.start_time import limit_seconds, seconds_to_start
 
@@ -106,6 +107,7 @@ class Stage:
     start_seconds: float = 0.0  # of Python with torch, here and now
     inbox_url: str = ""
     bus_ear_url: str = ""
+    role: str = ""  # of training jobs
     events: list[dict[str, Any]] = field(default_factory=list)
     messages: list[dict[str, Any]] = field(default_factory=list)
 
@@ -148,10 +150,10 @@ def set_stage(account: LocalAccount, folder: Path) -> Stage:
         stage = Stage(account, deploy(folder, account))
         stage.start_seconds = start_seconds.result()
     account.register_image("trackside-evaluator", [sys.executable, str(ENTRY_POINT)])
-    sqs, sns, events = stage.client("sqs"), stage.client("sns"), stage.client("events")
-    stage.inbox_url = sqs.create_queue(QueueName=INBOX)["QueueUrl"]
-    sns.subscribe(TopicArn=stage.output("IssueTopicArn"), Protocol="sqs", Endpoint=_queue_arn(sqs, stage.inbox_url))
-    stage.bus_ear_url = sqs.create_queue(QueueName=BUS_EAR)["QueueUrl"]
+    sqs, events = stage.client("sqs"), stage.client("events")
+    stage.inbox_url = create_inbox(account, INBOX, stage.output("IssueTopicArn"))
+    stage.bus_ear_url = create_inbox(account, BUS_EAR)
+    stage.role = create_role(account, "training", _rights_of_training(stage.output("RunBucketName")))
     bus = stage.output("EventBusName")
     events.put_rule(Name="ear", EventBusName=bus, EventPattern=json.dumps({"source": [SOURCE]}), State="ENABLED")
     target = {"Id": "ear", "Arn": _queue_arn(sqs, stage.bus_ear_url)}
@@ -189,7 +191,7 @@ class TrainingRun:
                 "ContainerEntrypoint": [sys.executable, str(SCRIPT)],
                 "ContainerArguments": arguments_of(fault),
             },
-            RoleArn="arn:aws:iam::123456789012:role/training",
+            RoleArn=stage.role,
             OutputDataConfig={"S3OutputPath": f"s3://{stage.output('RunBucketName')}"},
             ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 10},
             StoppingCondition={"MaxRuntimeInSeconds": 3600},
@@ -477,6 +479,16 @@ def follow(
         if left <= 0 or any(map(run.message_came, entries)):
             run.stage.collect()
         due = [effect for effect in missing if left <= 0 or any(map(effect.journal_condition, entries))]
+
+
+def _rights_of_training(bucket: str) -> list[dict[str, Any]]:
+    """As docs/deploy.md says, for runs anywhere in the bucket."""
+    actions = ["s3:GetObject", "s3:PutObject", "kms:GenerateDataKey", "kms:Decrypt"]
+    resources = [f"arn:aws:s3:::{bucket}/*", "arn:aws:kms:*:*:key/*"]
+    return [
+        {"Effect": "Allow", "Action": actions, "Resource": resources},
+        {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::{bucket}"},
+    ]
 
 
 def _queue_arn(sqs: Any, url: str) -> str:

@@ -6,6 +6,7 @@ Prints what the notebook printed. Exits 0 only if its cells ran to their end.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from sklearn.datasets import load_digits
 from trackside.environment import inherited
 from trackside_localaccount.deploy import deploy
 from trackside_localaccount.framework_container import framework_container
+from trackside_localaccount.provision import create_role
 from trackside_localaccount.server import LocalAccount
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +34,10 @@ LIBRARY = [str(ROOT / "training_lib" / "src"), str(ROOT / "training_lib" / "comp
 EVALUATOR = ROOT / "rule_containers" / "evaluator" / "entrypoint.py"
 PLAYER = Path(__file__).with_name("under_the_sdk.py")
 ROLE = "data-scientist"
+RIGHTS = [
+    *("sagemaker:*", "s3:*", "logs:*", "ecr:*", "kms:Decrypt", "kms:GenerateDataKey", "cloudwatch:PutMetricData"),
+    *("iam:GetRole", "iam:PassRole", "iam:SimulatePrincipalPolicy"),
+]
 BUCKET = "sagemaker-us-east-1-123456789012"  # what `default_bucket()` answers in the local account
 
 
@@ -120,6 +126,8 @@ def train_with_version_3(account: LocalAccount) -> None:
 
 def notebook_environment(account: LocalAccount) -> dict[str, str]:
     """As a notebook instance has it: a role, a region, and this checkout in place of an installed wheel."""
+    with contextlib.suppress(account.client("iam").exceptions.EntityAlreadyExistsException):
+        create_role(account, ROLE, [{"Effect": "Allow", "Action": RIGHTS, "Resource": "*"}], path="/service-role/")
     return {
         **{name: value for name, value in inherited().items() if name in {"PATH", "HOME", "LANG", "TMPDIR"}},
         **account.role_environment(ROLE, path="/service-role/"),

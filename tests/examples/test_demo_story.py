@@ -13,6 +13,7 @@ import pytest
 
 from stacks.assembly import assembly
 from trackside.contracts.run_layout import RunLocation
+from trackside_localaccount.provision import create_inbox, create_role
 from trackside_localaccount.server import LocalAccount
 
 FOLDER = Path(__file__).parents[2] / "examples" / "demo"
@@ -36,8 +37,7 @@ def account() -> Iterator[LocalAccount]:
 
 def run_of(story: Any, account: LocalAccount, start_seconds: float, *command: str, name: str = "faulty") -> Any:
     """A training job of any program, as the story follows it, in an account without the stacks."""
-    sqs = account.client("sqs")
-    inbox, ear = (sqs.create_queue(QueueName=queue)["QueueUrl"] for queue in (story.INBOX, story.BUS_EAR))
+    inbox, ear = (create_inbox(account, queue) for queue in (story.INBOX, story.BUS_EAR))
     stage = story.Stage(account, {}, start_seconds=start_seconds, inbox_url=inbox, bus_ear_url=ear)
     stage.client("s3").create_bucket(Bucket="runs")
     stage.client("sagemaker").create_training_job(
@@ -47,7 +47,7 @@ def run_of(story: Any, account: LocalAccount, start_seconds: float, *command: st
             "TrainingInputMode": "File",
             "ContainerEntrypoint": list(command),
         },
-        RoleArn="arn:aws:iam::123456789012:role/training",
+        RoleArn=create_role(account, "training"),
         OutputDataConfig={"S3OutputPath": "s3://runs"},
         ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
         StoppingCondition={"MaxRuntimeInSeconds": 3600},

@@ -17,6 +17,7 @@ import pytest
 
 from tests.journeys.waiting import eventually
 from trackside_localaccount.deploy import deploy
+from trackside_localaccount.provision import create_inbox
 from trackside_localaccount.server import LocalAccount
 
 ROOT = Path(__file__).parents[2]
@@ -104,9 +105,7 @@ def test_a_verdict_on_the_teams_bus_reaches_the_teams_topic_and_the_metric(
 ) -> None:
     outputs = deploy(assembly, account)["MachineLearning"]
     sqs = account.client("sqs")
-    inbox = sqs.create_queue(QueueName="inbox")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=inbox, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    account.client("sns").subscribe(TopicArn=outputs["TopicOfStops"], Protocol="sqs", Endpoint=arn)
+    inbox = create_inbox(account, "inbox", outputs["TopicOfStops"])
     detail = {
         "Version": 1,
         "TrainingJobName": "digits-01",

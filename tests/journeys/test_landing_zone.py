@@ -25,6 +25,7 @@ from trackside.contracts.action import Action
 from trackside.contracts.event import DETAIL_TYPE, SOURCE, TrainingJob, evaluation_of
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside_localaccount.deploy import Account, deploy
+from trackside_localaccount.provision import create_role
 from trackside_localaccount.server import LocalAccount, OtherAccount
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +126,7 @@ def _deployed(folder: Path, account: Account) -> Outputs:
 
 
 def _train(account: Account, name: str, run: str) -> TrainingJob:
-    account_id = account.client("sts").get_caller_identity()["Account"]
+    role = create_role(account, f"training-{name}")
     arn = account.client("sagemaker").create_training_job(
         TrainingJobName=name,
         AlgorithmSpecification={
@@ -133,7 +134,7 @@ def _train(account: Account, name: str, run: str) -> TrainingJob:
             "TrainingInputMode": "File",
             "ContainerEntrypoint": [sys.executable, "-c", TRAINS_UNTIL_STOPPED],
         },
-        RoleArn=f"arn:aws:iam::{account_id}:role/training",
+        RoleArn=role,
         OutputDataConfig={"S3OutputPath": "s3://anywhere"},
         ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
         StoppingCondition={"MaxRuntimeInSeconds": 86400},

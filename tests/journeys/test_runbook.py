@@ -20,6 +20,7 @@ from tests.journeys.waiting import eventually
 from trackside.cli import main
 from trackside_localaccount.deploy import deploy
 from trackside_localaccount.faults import Faults
+from trackside_localaccount.provision import create_inbox
 from trackside_localaccount.server import LocalAccount
 
 ROOT = Path(__file__).parents[2]
@@ -103,10 +104,7 @@ def letters(shell: Shell) -> Mapping[str, int]:
 
 def test_an_outage_is_put_right_by_redrive_and_replay_and_nobody_is_told_twice(shell: Shell) -> None:
     sqs = shell.account.client("sqs")
-    inbox = sqs.create_queue(QueueName="inbox")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=inbox, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    topic = shell.variables["IssueTopicArn"]
-    shell.account.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    inbox = create_inbox(shell.account, "inbox", shell.variables["IssueTopicArn"])
     mails: list[str] = []
 
     def told() -> list[str]:

@@ -20,6 +20,7 @@ from trackside.cli import main
 from trackside.contracts.event import TrainingJob
 from trackside.sagemaker.attachment import attach_to_request, plan_attachment
 from trackside_localaccount.deploy import deploy
+from trackside_localaccount.provision import create_inbox, create_role
 from trackside_localaccount.server import LocalAccount
 
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
@@ -38,10 +39,8 @@ class Cloud:
         self.outputs = {name: value for outputs in stacks.values() for name, value in outputs.items()}
         self.bucket = self.outputs["RunBucketName"]
         account.register_image("trackside-evaluator", [sys.executable, "-c", "pass"])
-        sqs = account.client("sqs")
-        self.inbox = sqs.create_queue(QueueName="inbox")["QueueUrl"]
-        arn = sqs.get_queue_attributes(QueueUrl=self.inbox, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        account.client("sns").subscribe(TopicArn=self.outputs["IssueTopicArn"], Protocol="sqs", Endpoint=arn)
+        self.inbox = create_inbox(account, "inbox", self.outputs["IssueTopicArn"])
+        self.role = create_role(account, "training")
 
     def train(self, request: dict[str, Any]) -> TrainingJob:
         whole = {
@@ -50,7 +49,7 @@ class Cloud:
                 "TrainingInputMode": "File",
                 "ContainerEntrypoint": [sys.executable, "-c", TRAINS_UNTIL_STOPPED],
             },
-            "RoleArn": "arn:aws:iam::123456789012:role/training",
+            "RoleArn": self.role,
             "OutputDataConfig": {"S3OutputPath": "s3://anywhere"},
             "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
             "StoppingCondition": {"MaxRuntimeInSeconds": 86400},

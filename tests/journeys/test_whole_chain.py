@@ -31,6 +31,7 @@ from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import write_collections, write_tensors
 from trackside_localaccount.deploy import deploy
 from trackside_localaccount.event_delivery import Chaos
+from trackside_localaccount.provision import create_inbox, create_role
 from trackside_localaccount.server import LocalAccount
 from trackside_localaccount.start_time import MOST_STARTS, seconds_to_start
 
@@ -51,13 +52,9 @@ class Cloud:
             "trackside-evaluator", [sys.executable, str(ROOT / "rule_containers" / "evaluator" / "entrypoint.py")]
         )
         self.sqs = account.client("sqs")
-        self.inbox = self.sqs.create_queue(QueueName="inbox")["QueueUrl"]
-        self.subscribe("IssueTopicArn", self.inbox)
+        self.inbox = create_inbox(account, "inbox", self.outputs["IssueTopicArn"])
+        self.role = create_role(account, "training")
         self.mail: list[str] = []
-
-    def subscribe(self, topic_output: str, queue_url: str) -> None:
-        arn = self.sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        self.account.client("sns").subscribe(TopicArn=self.outputs[topic_output], Protocol="sqs", Endpoint=arn)
 
     def train(self, name: str, code: str = TRAINS_UNTIL_STOPPED, *, tags: dict[str, str] | None = None) -> TrainingJob:
         sagemaker = self.account.client("sagemaker")
@@ -68,7 +65,7 @@ class Cloud:
                 "TrainingInputMode": "File",
                 "ContainerEntrypoint": [sys.executable, "-c", code],
             },
-            RoleArn="arn:aws:iam::123456789012:role/training",
+            RoleArn=self.role,
             OutputDataConfig={"S3OutputPath": "s3://anywhere"},
             ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
             StoppingCondition={"MaxRuntimeInSeconds": 86400},
@@ -146,10 +143,8 @@ def cloud(folder: Path) -> Iterator[Cloud]:
 
 def test_a_handler_that_keeps_crashing_loses_nothing_and_raises_an_alarm(cloud: Cloud) -> None:
     """The topic is gone, so notify_owner raises on each attempt; the other actions go on."""
-    alarm_inbox = cloud.sqs.create_queue(QueueName="alarm-inbox")["QueueUrl"]
-    cloud.subscribe("AlarmTopicArn", alarm_inbox)
-    incidents = cloud.sqs.create_queue(QueueName="incidents")["QueueUrl"]
-    cloud.subscribe("IssueAlarmTopicArn", incidents)
+    alarm_inbox = create_inbox(cloud.account, "alarm-inbox", cloud.outputs["AlarmTopicArn"])
+    incidents = create_inbox(cloud.account, "incidents", cloud.outputs["IssueAlarmTopicArn"])
     cloud.account.client("sns").delete_topic(TopicArn=cloud.outputs["IssueTopicArn"])
     job = cloud.train("unlucky")
     cloud.send_issue(job, *Action)
@@ -201,8 +196,7 @@ def test_duplicates_and_reordering_cause_one_action_of_each_kind(folder: Path) -
 )
 def test_the_owner_is_told_that_a_job_is_no_longer_watched(cloud: Cloud, name: str, request_text: str | None) -> None:
     """The training goes on either way; without the alarm nobody would know that it goes on unwatched."""
-    alarm_inbox = cloud.sqs.create_queue(QueueName="alarm-inbox")["QueueUrl"]
-    cloud.subscribe("AlarmTopicArn", alarm_inbox)
+    alarm_inbox = create_inbox(cloud.account, "alarm-inbox", cloud.outputs["AlarmTopicArn"])
     run = RunLocation(f"s3://{cloud.outputs['RunBucketName']}/{name}")
     if request_text:
         cloud.account.client("s3").put_object(

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from trackside_localaccount import LocalAccount
+from trackside_localaccount.provision import create_inbox, create_role
 from trackside_localaccount.start_time import is_late
 
 ROLE = "arn:aws:iam::123456789012:role/bench"
+EVERYTHING = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,18 @@ class Bench:
     account: LocalAccount
 
     def queue(self, name: str, **attributes: str) -> tuple[str, str]:
-        """Its URL and its ARN."""
-        sqs = self.account.client("sqs")
-        url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+        """Its URL and its ARN. Services may send to it."""
+        url = create_inbox(self.account, name)
+        if attributes:
+            self.account.client("sqs").set_queue_attributes(QueueUrl=url, Attributes=attributes)
         return url, f"arn:aws:sqs:us-east-1:123456789012:{name}"
+
+    def topic(self, name: str) -> str:
+        """Its ARN. Services may publish to it."""
+        allow = {"Effect": "Allow", "Principal": "*", "Action": "sns:Publish", "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [allow]})
+        arn: str = self.account.client("sns").create_topic(Name=name, Attributes={"Policy": policy})["TopicArn"]
+        return arn
 
     def function(self, name: str, source: str, **settings: Any) -> str:
         """Deploys `source` as module `code` with the handler `handle`; its ARN."""
@@ -35,6 +45,13 @@ class Bench:
         asked = {"Runtime": "python3.12", "Role": ROLE, "Handler": "code_.handle", "Timeout": 20, **settings}
         asked.setdefault("Code", {"ZipFile": self.zipped({"code_.py": textwrap.dedent(source)})})
         arn: str = lambdas.create_function(FunctionName=name, **asked)["FunctionArn"]
+        for service in ("events", "sns"):
+            lambdas.add_permission(
+                FunctionName=name,
+                StatementId=service,
+                Action="lambda:InvokeFunction",
+                Principal=f"{service}.amazonaws.com",
+            )
         return arn
 
     def rule(self, name: str, pattern: dict[str, Any], *targets: dict[str, Any], **settings: Any) -> str:
@@ -95,8 +112,7 @@ class Bench:
             ProcessingJobName=name,
             AppSpecification=specification,
             ProcessingResources={"ClusterConfig": cluster},
-            RoleArn=ROLE,
-            **more,
+            **({"RoleArn": ROLE} | more),
         )
 
     def eventually(self, look: Callable[[], Any]) -> Any:
@@ -119,7 +135,7 @@ class Bench:
 def open_account(**settings: Any) -> LocalAccount:
     """With the role that functions need, and patience suited to a test."""
     account = LocalAccount(**{"stop_grace_seconds": 0.3, "retry_seconds": 0.05, "alarm_tick_seconds": 0.05, **settings})
-    account.client("iam").create_role(RoleName="bench", AssumeRolePolicyDocument="{}")
+    create_role(account, "bench", [EVERYTHING], services=("lambda", "sagemaker", "events"))
     return account
 
 

@@ -95,6 +95,14 @@ def archive() -> None:
     assert json.loads(described["EventPattern"]) == {"source": ["x"]}
 
 
+def log_group() -> None:
+    arn = {"Value": {"Fn::GetAtt": ["Group", "Arn"]}}
+    template = {"Resources": {"Group": resource("Logs::LogGroup", LogGroupName="group")}, "Outputs": {"Arn": arn}}
+    client("cloudformation").create_stack(StackName="probe", TemplateBody=json.dumps(template))
+    described = client("cloudformation").describe_stacks(StackName="probe")["Stacks"][0]
+    assert described["Outputs"][0]["OutputValue"] == f"arn:aws:logs:{REGION}:123456789012:log-group:group:*"
+
+
 def layer_version_update() -> None:
     place = bucket_with(zipped())
     first = create({"Layer": resource("Lambda::LayerVersion", Content=place, Description="one")})["Layer"]
@@ -559,6 +567,7 @@ def termination_protection() -> None:
 PROBES: Mapping[str, Callable[[], None]] = {
     "kms-key": kms_key,
     "event-bus": event_bus,
+    "log-group": log_group,
     "archive": archive,
     "archive-update": archive_update,
     "rule-update": rule_update,

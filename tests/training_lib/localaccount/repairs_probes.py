@@ -26,8 +26,26 @@ ROLE = "arn:aws:iam::123456789012:role/probe"
 Client = Callable[[str], Any]
 
 
+def policy(principal: Any, action: str) -> str:
+    allow = {"Effect": "Allow", "Action": action} | ({"Principal": principal} if principal else {"Resource": "*"})
+    return json.dumps({"Version": "2012-10-17", "Statement": [allow]})
+
+
+def open_to_services(action: str) -> str:
+    """A policy by which EventBridge and SNS may do that."""
+    return policy({"Service": ["events.amazonaws.com", "sns.amazonaws.com"]}, action)
+
+
+def make_role(client: Client) -> None:
+    with contextlib.suppress(client("iam").exceptions.EntityAlreadyExistsException):
+        trust = {"Service": ["lambda.amazonaws.com", "sagemaker.amazonaws.com"]}
+        client("iam").create_role(RoleName="probe", AssumeRolePolicyDocument=policy(trust, "sts:AssumeRole"))
+        client("iam").put_role_policy(RoleName="probe", PolicyName="all", PolicyDocument=policy(None, "*"))
+
+
 def queue(client: Client, name: str, **attributes: str) -> tuple[str, str]:
-    url = client("sqs").create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+    own = attributes if "Policy" in attributes else {"Policy": open_to_services("sqs:SendMessage"), **attributes}
+    url = client("sqs").create_queue(QueueName=name, Attributes=own)["QueueUrl"]
     return url, f"arn:aws:sqs:us-east-1:123456789012:{name}"
 
 
@@ -35,8 +53,7 @@ def function(client: Client, source: str, **more: Any) -> str:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("code_.py", source)
-    with contextlib.suppress(client("iam").exceptions.EntityAlreadyExistsException):
-        client("iam").create_role(RoleName="probe", AssumeRolePolicyDocument="{}")
+    make_role(client)
     arn: str = client("lambda").create_function(
         FunctionName="f",
         Runtime="python3.12",
@@ -99,7 +116,7 @@ def event_delivery(client: Client) -> None:
     put(client, {"a": 1})
     assert bodies(client, url) == ['"constant"'], "Input is ignored"
     sns = client("sns")
-    topic = sns.create_topic(Name="t")["TopicArn"]
+    topic = sns.create_topic(Name="t", Attributes={"Policy": open_to_services("sns:Publish")})["TopicArn"]
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     rule(client, {"source": ["me"]}, topic)
     put(client, {"a": 1})
@@ -222,6 +239,7 @@ def start_training(sagemaker: Any, name: str) -> None:
 
 
 def sagemaker_jobs(client: Client) -> None:
+    make_role(client)
     sagemaker = client("sagemaker")
     start_training(sagemaker, "j")
     assert sagemaker.describe_training_job(TrainingJobName="j")["TrainingJobStatus"] == "InProgress", (
@@ -231,6 +249,7 @@ def sagemaker_jobs(client: Client) -> None:
 
 
 def sagemaker_updates(client: Client) -> None:
+    make_role(client)
     sagemaker = client("sagemaker")
     start_training(sagemaker, "u")
     sagemaker.update_training_job(TrainingJobName="u", ProfilerConfig={"DisableProfiler": True})
@@ -241,10 +260,33 @@ def sagemaker_updates(client: Client) -> None:
 def policy_simulation(client: Client) -> None:
     iam = client("iam")
     iam.create_role(RoleName="r", AssumeRolePolicyDocument="{}")
+    iam.put_role_policy(RoleName="r", PolicyName="one", PolicyDocument=policy(None, "s3:GetObject"))
     asked = ["s3:GetObject", "sagemaker:CreateTrainingJob"]
     arn = iam.get_role(RoleName="r")["Role"]["Arn"]
     found = iam.simulate_principal_policy(PolicySourceArn=arn, ActionNames=asked)["EvaluationResults"]
-    assert [(each["EvalActionName"], each["EvalDecision"]) for each in found] == [(name, "allowed") for name in asked]
+    assert [each["EvalDecision"] for each in found] == ["allowed", "implicitDeny"]
+
+
+def lambda_roles(client: Client) -> None:
+    """A role that Lambda may not assume."""
+    client("iam").create_role(
+        RoleName="probe", AssumeRolePolicyDocument=policy({"Service": "ec2.amazonaws.com"}, "sts:AssumeRole")
+    )
+    try:
+        function(client, "")
+    except client("lambda").exceptions.InvalidParameterValueException:
+        return
+    raise AssertionError("a role that Lambda may not assume is taken")
+
+
+def topic_subscriptions(client: Client) -> None:
+    closed = policy({"Service": "events.amazonaws.com"}, "sqs:SendMessage")
+    url, arn = queue(client, "q", Policy=closed)
+    topic = client("sns").create_topic(Name="t")["TopicArn"]
+    client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    client("sns").publish(TopicArn=topic, Message="m")
+    found = client("sqs").receive_message(QueueUrl=url).get("Messages", [])
+    assert not found, "the topic sends to a queue that lets no topic in"
 
 
 def alarm_first_state(client: Client) -> None:
@@ -291,6 +333,8 @@ PROBES: dict[str, Callable[[Client], None]] = {
     "queue-redrive": queue_redrive,
     "lambda-invocation": lambda_invocation,
     "lambda-failures": lambda_failures,
+    "lambda-roles": lambda_roles,
+    "topic-subscriptions": topic_subscriptions,
     "sagemaker-jobs": sagemaker_jobs,
     "sagemaker-updates": sagemaker_updates,
     "policy-simulation": policy_simulation,

@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from trackside_localaccount.bus_policy import lets_in
+from trackside_localaccount.rights.accesses import Access
 
 OWN, SPOKE = "123456789012", "210987654321"
+BUS = f"arn:aws:events:us-east-1:{OWN}:event-bus/default"
 
 
-def bus(*principals: Any, effect: str = "Allow") -> Any:
-    statements = [{"Sid": "s", "Effect": effect, "Principal": principal} for principal in principals]
-    policy = json.dumps({"Statement": statements}) if statements else None
-    return SimpleNamespace(arn=f"arn:aws:events:us-east-1:{OWN}:event-bus/default", policy=policy)
+def statement(principal: Any, effect: str = "Allow") -> dict[str, Any]:
+    return {"Sid": effect, "Effect": effect, "Principal": principal, "Action": "events:PutEvents", "Resource": BUS}
 
 
 @pytest.mark.parametrize(
-    ("the_bus", "account"),
+    ("statements", "account", "lets_in"),
     [
-        pytest.param(bus(), OWN, id="its own account"),
-        pytest.param(bus({"AWS": f"arn:aws:iam::{SPOKE}:root"}), SPOKE, id="one that is named"),
+        pytest.param([], OWN, True, id="its own account"),
+        pytest.param([statement({"AWS": f"arn:aws:iam::{SPOKE}:root"})], SPOKE, True, id="one that is named"),
+        pytest.param([statement({"AWS": SPOKE})], SPOKE, True, id="by its number"),
         pytest.param(
-            bus({"AWS": ["arn:aws:iam::999999999999:root", f"arn:aws:iam::{SPOKE}:root"]}), SPOKE, id="of two"
+            [statement({"AWS": ["arn:aws:iam::999999999999:root", f"arn:aws:iam::{SPOKE}:root"]})],
+            SPOKE,
+            True,
+            id="of two",
         ),
-        pytest.param(bus({"AWS": SPOKE}), SPOKE, id="by its number"),
+        pytest.param([], SPOKE, False, id="no policy"),
+        pytest.param([statement({"AWS": "arn:aws:iam::999999999999:root"})], SPOKE, False, id="another is named"),
+        pytest.param([statement({"AWS": f"arn:aws:iam::{SPOKE}0:root"})], SPOKE, False, id="one that begins alike"),
+        pytest.param([statement({"AWS": SPOKE}), statement("*", "Deny")], SPOKE, False, id="it is refused"),
     ],
 )
-def test_lets_in(the_bus: Any, account: str) -> None:
-    assert lets_in(account, bus=the_bus)
-
-
-@pytest.mark.parametrize(
-    ("the_bus", "account"),
-    [
-        pytest.param(bus(), SPOKE, id="no policy"),
-        pytest.param(bus({"AWS": "arn:aws:iam::999999999999:root"}), SPOKE, id="another is named"),
-        pytest.param(bus({"AWS": f"arn:aws:iam::{SPOKE}0:root"}), SPOKE, id="one that begins alike"),
-        pytest.param(bus({"AWS": f"arn:aws:iam::{SPOKE}:root"}, effect="Deny"), SPOKE, id="it is refused"),
-    ],
-)
-def test_keeps_out(the_bus: Any, account: str) -> None:
-    assert not lets_in(account, bus=the_bus)
+def test_lets_in(
+    account_with: Callable[..., Any], statements: list[dict[str, Any]], account: str, lets_in: bool
+) -> None:
+    bench = account_with()
+    if statements:
+        policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+        bench.account.client("events").put_permission(EventBusName="default", Policy=policy)
+    refusal = bench.account.rights.account_refusal(account, Access("events:PutEvents", BUS))
+    assert (refusal == "") is lets_in, refusal

@@ -82,9 +82,12 @@ def test_a_function_receives_the_input_that_its_rule_makes(bench: Any) -> None:
 def test_a_topic_and_a_log_group_receive_events(bench: Any) -> None:
     url, queue = bench.queue("behind-topic")
     sns, logs = bench.account.client("sns"), bench.account.client("logs")
-    topic = sns.create_topic(Name="topic")["TopicArn"]
+    topic = bench.topic("topic")
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue)
     logs.create_log_group(logGroupName="/events/all")
+    allow = {"Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"}, "Action": "logs:PutLogEvents"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [{**allow, "Resource": "*"}]})
+    logs.put_resource_policy(policyName="events", policyDocument=policy)
     group = "arn:aws:logs:us-east-1:123456789012:log-group:/events/all"
     bench.rule("both", {"source": ["both"]}, {"Arn": topic}, {"Arn": group})
 

@@ -18,6 +18,7 @@ import pytest
 
 from trackside_localaccount import Chaos, LocalAccount
 from trackside_localaccount.__main__ import main
+from trackside_localaccount.provision import create_role
 from trackside_localaccount.start_time import MOST_STARTS, limit_seconds, seconds_to_start
 
 SLEEP = ("python", "-c", "import time; print('running', flush=True); time.sleep(600)")
@@ -47,6 +48,25 @@ def _children() -> set[int]:
             if int(fields[1]) == os.getpid():
                 found.add(int(entry.name))
     return found
+
+
+ALLOW_ALL = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+
+
+class Elsewhere:
+    """An account that another process serves, by the variables that it prints."""
+
+    def __init__(self, variables: dict[str, str]) -> None:
+        self._variables = variables
+
+    def client(self, service: str) -> Any:
+        return boto3.client(
+            service,
+            region_name=self._variables["AWS_REGION"],
+            endpoint_url=self._variables["AWS_ENDPOINT_URL"],
+            aws_access_key_id=self._variables["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=self._variables["AWS_SECRET_ACCESS_KEY"],
+        )
 
 
 def test_from_an_event_to_a_stopped_job_and_a_lost_message_to_an_alarm(account_with: Callable[..., Any]) -> None:
@@ -121,7 +141,7 @@ def _put_to_work(account: LocalAccount) -> None:
             "TrainingInputMode": "File",
             "ContainerEntrypoint": ["sh", "-c", stubborn],
         },
-        RoleArn="arn:aws:iam::123456789012:role/r",
+        RoleArn=create_role(account, "training"),
         OutputDataConfig={"S3OutputPath": "s3://b"},
         ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
         StoppingCondition={"MaxRuntimeInSeconds": 600},
@@ -232,20 +252,14 @@ def test_the_standing_server_prints_where_it_is_and_ends_on_a_signal(number: sig
             if line.startswith("unset"):
                 break
         variables = dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export"))
-        sagemaker = boto3.client(
-            "sagemaker",
-            region_name=variables["AWS_REGION"],
-            endpoint_url=variables["AWS_ENDPOINT_URL"],
-            aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
-        )
-        sagemaker.create_processing_job(
+        server_account = Elsewhere(variables)
+        server_account.client("sagemaker").create_processing_job(
             ProcessingJobName="judges",
             AppSpecification={"ImageUri": "123456789012.dkr.ecr.us-east-1.amazonaws.com/evaluator:1"},
             ProcessingResources={
                 "ClusterConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1}
             },
-            RoleArn="arn:aws:iam::123456789012:role/r",
+            RoleArn=create_role(server_account, "judge", [ALLOW_ALL]),
         )
         server.send_signal(number)
         try:

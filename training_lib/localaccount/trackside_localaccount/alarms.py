@@ -21,6 +21,8 @@ from moto.utilities.arns import parse_arn
 from trackside_localaccount.alarm_state import ALARM, INSUFFICIENT_DATA, OK, AlarmQuestion, evaluate
 from trackside_localaccount.journal import Journal
 from trackside_localaccount.queue_lock import QUEUE_LOCK
+from trackside_localaccount.rights.accesses import Access
+from trackside_localaccount.rights.rights import Rights
 
 _logger = logging.getLogger(__name__)
 _REPUBLISH_SECONDS = 60.0
@@ -29,8 +31,11 @@ _REPUBLISH_SECONDS = 60.0
 class Alarms:
     """One thread that looks every `tick_seconds`."""
 
-    def __init__(self, *, journal: Journal, tick_seconds: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, *, journal: Journal, rights: Rights, tick_seconds: float, clock: Callable[[], float] = time.time
+    ) -> None:
         self._journal = journal
+        self._rights = rights
         self._tick_seconds = tick_seconds
         self._clock = clock
         self._states: dict[str, str] = {}
@@ -78,6 +83,10 @@ class Alarms:
         arn = parse_arn(action)
         if arn.service != "sns":
             self._journal.write("alarm-action-skipped", alarm=alarm.name, action=action)
+            return
+        access = Access("sns:Publish", action)
+        if self._rights.service_refusal("cloudwatch", access, source_arn=alarm.alarm_arn):
+            self._journal.write("alarm-action-failed", alarm=alarm.name, action=action)
             return
         message = json.dumps(_message(alarm, before=before, account=account, region=region))
         subject = f'{alarm.state_value}: "{alarm.name}" in {region}'[:100]

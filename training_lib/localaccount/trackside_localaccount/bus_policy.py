@@ -31,18 +31,3 @@ class EventBusPolicy(Resource, CloudFormationModel):
         bus, statement_id = self.physical_resource_id.split("|")
         with suppress(JsonRESTError):  # moto deletes in any order; the policy went with its bus
             events_backends[account_id][region_name].remove_permission(bus, statement_id, False)
-
-
-def lets_in(account: str, *, bus: Any) -> bool:
-    """True if an event of `account` may come onto moto's `EventBus`: its own account's, or one that its policy names.
-    Conditions are not looked at."""
-    if bus.arn.split(":")[4] == account:
-        return True
-    statements = json.loads(bus.policy or "{}").get("Statement", [])
-    named = [_principals(statement["Principal"]) for statement in statements if statement["Effect"] == "Allow"]
-    return any(account in who.split(":") for found in named for who in found)
-
-
-def _principals(principal: Any) -> list[str]:
-    value = principal.get("AWS", []) if isinstance(principal, Mapping) else principal
-    return [value] if isinstance(value, str) else list(value)

@@ -22,10 +22,12 @@ from moto.utilities.arns import parse_arn
 
 from trackside_localaccount.api_destinations import ApiDestinations, CallError
 from trackside_localaccount.background import Background
-from trackside_localaccount.bus_policy import lets_in
 from trackside_localaccount.event_pattern import matches
 from trackside_localaccount.faults import Faults, FaultSwitch
 from trackside_localaccount.journal import Journal
+from trackside_localaccount.rights.accesses import Access
+from trackside_localaccount.rights.holdings import exists
+from trackside_localaccount.rights.rights import Rights
 from trackside_localaccount.target_input import render
 
 
@@ -88,7 +90,9 @@ class EventDelivery:
         retry: RetryPolicy,
         switch: FaultSwitch,
         destinations: ApiDestinations,
+        rights: Rights,
     ) -> None:
+        self._rights = rights
         self._background = background
         self._journal = journal
         self._invoke = invoke
@@ -142,7 +146,7 @@ class EventDelivery:
         self._journal.write(
             "event-failed", rule=delivery.rule_name, target=delivery.target["Arn"], code=error.code, dead_letters=queue
         )
-        if queue:
+        if queue and not self._refusal({"Arn": queue}, "sqs", source_arn=delivery.rule_arn):
             attributes = {
                 "RULE_ARN": delivery.rule_arn,
                 "TARGET_ARN": delivery.target["Arn"],
@@ -152,9 +156,33 @@ class EventDelivery:
             }
             send_to_queue(queue, json.dumps(delivery.event), attributes=attributes)
 
+    def _refusal(self, target: Mapping[str, Any], service: str, *, source_arn: str) -> str:
+        """IAM's refusal to EventBridge: by the role of the target, where it has one, else by the target's policy.
+
+        https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-identity-based.html
+        """
+        action = _ACTIONS.get(service)
+        if action is None:
+            return ""  # a target that does not exist here
+        if ":api-destination/" in target["Arn"]:
+            action = "events:InvokeApiDestination"
+        access = Access(action, _as_resource(target["Arn"], service))
+        if role := target.get("RoleArn"):
+            if not self._rights.can_assume(role, "events"):
+                return f"EventBridge cannot assume the role {role}"
+            return self._rights.role_refusal(role, "EventBridge", access)
+        if action == "events:InvokeApiDestination":
+            return "An API destination needs a role"
+        if service == "events":
+            return self._rights.account_refusal(source_arn.split(":")[4], access)
+        return self._rights.service_refusal("events", access, source_arn=source_arn)
+
     def _deliver(self, delivery: _Delivery) -> None:
         arn = parse_arn(delivery.target["Arn"])
         text = render(delivery.target, delivery.event, rule_arn=delivery.rule_arn, rule_name=delivery.rule_name)
+        refusal = self._refusal(delivery.target, arn.service, source_arn=delivery.rule_arn)
+        if refusal and exists(delivery.target["Arn"]):
+            raise DeliveryError("NO_PERMISSIONS", refusal, is_final=True)
         try:
             if arn.service == "sqs":
                 group = delivery.target.get("SqsParameters", {}).get("MessageGroupId")
@@ -167,7 +195,7 @@ class EventDelivery:
             elif arn.service == "logs":
                 _send_to_logs(arn, text)
             elif arn.service == "events" and arn.resource_type == "event-bus":
-                _send_to_bus(arn, delivery.event, sender=delivery.account)
+                _send_to_bus(arn, delivery.event)
             elif arn.service == "events" and arn.resource_type == "api-destination":
                 self._destinations.call(delivery.target["Arn"], text)
             else:
@@ -178,6 +206,20 @@ class EventDelivery:
             raise DeliveryError("NO_RESOURCE", str(error), is_final=True) from error
         except (JsonRESTError, ServiceException) as error:
             raise DeliveryError("SDK_CLIENT_ERROR", str(error), is_final=_is_missing_error(error)) from error
+
+
+_ACTIONS = {
+    "sqs": "sqs:SendMessage",
+    "sns": "sns:Publish",
+    "lambda": "lambda:InvokeFunction",
+    "logs": "logs:PutLogEvents",
+    "events": "events:PutEvents",
+}
+
+
+def _as_resource(arn: str, service: str) -> str:
+    """The resource of a policy: of a log group, any of its streams."""
+    return f"{arn.removesuffix(':*')}:log-stream:stream" if service == "logs" else arn
 
 
 def envelope(original: Mapping[str, Any], *, account: str, region: str) -> dict[str, Any]:
@@ -224,10 +266,7 @@ def _send_to_logs(arn: Any, text: str) -> None:
     backend.put_log_events(group, stream, [{"timestamp": int(1000 * now.timestamp()), "message": text}])
 
 
-def _send_to_bus(arn: Any, event: Mapping[str, Any], *, sender: str) -> None:
-    backend = events_backends[arn.account][arn.region]
-    if not lets_in(sender, bus=backend.describe_event_bus(arn.resource_id)):
-        raise DeliveryError("NO_PERMISSIONS", f"{arn.resource_id} of {arn.account} lets {sender} not in", is_final=True)
+def _send_to_bus(arn: Any, event: Mapping[str, Any]) -> None:
     entry = {
         "Source": event["source"],
         "DetailType": event["detail-type"],
@@ -235,7 +274,7 @@ def _send_to_bus(arn: Any, event: Mapping[str, Any], *, sender: str) -> None:
         "Resources": event["resources"],
         "EventBusName": arn.resource_id,
     }
-    backend.put_events([entry])
+    events_backends[arn.account][arn.region].put_events([entry])
 
 
 def _count(delivery: _Delivery, metric: str) -> None:

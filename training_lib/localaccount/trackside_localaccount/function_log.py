@@ -24,8 +24,15 @@ class FunctionLog:
     """Takes lines, from any thread, of one execution environment."""
 
     def __init__(
-        self, function: Any, folder: Path, *, journal: Journal, clock: Callable[[], float] = time.time
+        self,
+        function: Any,
+        folder: Path,
+        *,
+        journal: Journal,
+        is_kept: bool = True,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self._is_kept = is_kept  # else its role may not write: CloudWatch has no log, and no metrics from it
         self._file = folder / "logs" / f"{function.function_name}.log"
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._group = function.logs_group_name
@@ -40,8 +47,9 @@ class FunctionLog:
         with self._lock:
             with self._file.open("a", encoding="utf-8") as opened:
                 opened.write(line + "\n")
-            self._to_cloudwatch_logs(line)
-        if line.startswith("{") and '"_aws"' in line:
+            if self._is_kept:
+                self._to_cloudwatch_logs(line)
+        if self._is_kept and line.startswith("{") and '"_aws"' in line:
             self._to_metrics(line)
 
     def _to_cloudwatch_logs(self, line: str) -> None:

@@ -30,7 +30,11 @@ from trackside_localaccount.job_record import (
 from trackside_localaccount.job_stream import JobStream
 from trackside_localaccount.journal import Journal
 from trackside_localaccount.orphans import OrphanKiller
+from trackside_localaccount.rights.accesses import Access
+from trackside_localaccount.rights.rights import Rights
 
+_REGISTRY = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[^.]+)\.amazonaws\.com/(?P<repository>[^:@]+)")
+_PULL = ("BatchCheckLayerAvailability", "GetDownloadUrlForLayer", "BatchGetImage")
 _CLOSING_SECONDS = 10.0
 _CHANGEABLE = ("ProfilerConfig", "ProfilerRuleConfigurations", "RemoteDebugConfig")
 
@@ -54,8 +58,10 @@ class Jobs:
         send_event: Callable[[str, str, Mapping[str, Any]], None],
         journal: Journal,
         orphans: OrphanKiller,
+        rights: Rights,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._rights = rights
         self._settings = settings
         self._send_event = send_event
         self._journal = journal
@@ -75,8 +81,13 @@ class Jobs:
     # The API --------------------------------------------------------------------------------------------------------
 
     def create(self, kind: JobKind, request: Mapping[str, Any], *, arn_prefix: str) -> Job:
-        """Start the job and answer at once. Errors: `ResourceInUse`."""
-        name = request[f"{kind.name}JobName"]
+        """Start the job and answer at once. Errors: `ResourceInUse`; `ValidationException` without a role."""
+        name, role = request[f"{kind.name}JobName"], request["RoleArn"]
+        if not self._rights.can_assume(role, "sagemaker"):
+            raise AWSValidationException(
+                f"Could not assume role {role}. Please ensure that the role exists and allows principal "
+                "'sagemaker.amazonaws.com' to assume the role."
+            )
         with self._lock:
             if (kind.name, name) in self._jobs:
                 raise ResourceInUseException(
@@ -152,6 +163,12 @@ class Jobs:
             job.modified_at = self._clock()
             return job.arn
 
+    def tags_of(self, arn: str) -> Mapping[str, str]:
+        """Return the tags of the job with that ARN; of none, none."""
+        name = arn.rpartition("/")[2]
+        found = (job for (_, known), job in list(self._jobs.items()) if known == name and job.arn == arn)
+        return {tag["Key"]: tag["Value"] for job in found for tag in job.tags}
+
     # What a person in front of the account can see and do -------------------------------------------------------------
 
     def log(self, name: str) -> str:
@@ -207,10 +224,11 @@ class Jobs:
             self._end(job, Ending(0))
             return
         limit = self._limit(job, process)
-        stream = JobStream(job, clock=self._clock)
+        stream = JobStream(job, clock=self._clock) if self._may_log(job) else None
         ending = process.wait()
         self._orphans.remove(process.pid)
-        stream.close()  # all that was printed is there before the job has ended
+        if stream:
+            stream.close()  # all that was printed is there before the job has ended
         if limit:
             limit.cancel()
         self._end(job, ending)
@@ -220,7 +238,9 @@ class Jobs:
             if self._is_closed or job.status != IN_PROGRESS:
                 return None
             image = self._image_of(job)
-            process = JobProcess(job, image=image, account_environment=self._settings.environment)
+            self._pull(job)
+            role = self._rights.environment_of(job.request["RoleArn"], "SageMaker")
+            process = JobProcess(job, image=image, account_environment={**self._settings.environment, **role})
             self._processes[job.kind.name, job.name] = process
             self._orphans.add(process.pid)
             job.started_at = self._clock()
@@ -306,14 +326,36 @@ class Jobs:
                 return job
         raise LookupError(f"No job is called {name!r}. Known: {', '.join(known for _, known in self._jobs) or 'none'}.")
 
+    def _pull(self, job: Job) -> None:
+        """SageMaker pulls an image of the account's own registry as the job's role. Errors: `CannotStartError`."""
+        account, registry = job.arn.split(":")[4], _REGISTRY.match(_uri_of(job))
+        if registry is None or registry["account"] != account:
+            return
+        repository = f"arn:aws:ecr:{registry['region']}:{account}:repository/{registry['repository']}"
+        pull = [Access(f"ecr:{action}", repository) for action in _PULL]
+        asked = [Access("ecr:GetAuthorizationToken", "*"), *pull]
+        if refusal := self._rights.role_refusal(job.request["RoleArn"], "SageMaker", *asked):
+            raise CannotStartError(f"Cannot pull algorithm container. {refusal}")
+
+    def _may_log(self, job: Job) -> bool:
+        region, account = job.arn.split(":")[3:5]
+        group = f"arn:aws:logs:{region}:{account}:log-group:/aws/sagemaker/{job.kind.name}Jobs"
+        stream = f"{group}:log-stream:{job.name}/algo-1"
+        asked = [Access("logs:CreateLogStream", stream), Access("logs:PutLogEvents", stream)]
+        return not self._rights.role_refusal(job.request["RoleArn"], "SageMaker", *asked)
+
     def _image_of(self, job: Job) -> Image:
-        specification = job.request.get("AlgorithmSpecification") or job.request.get("AppSpecification") or {}
-        uri = str(specification.get("TrainingImage") or specification.get("ImageUri") or "")
+        uri = _uri_of(job)
         repository = re.sub(r"(@sha256:.*|:[^/]*)$", "", uri)
         for name in (uri, repository, repository.partition("/")[2], repository.rpartition("/")[2]):
             if name and name in self._images:
                 return self._images[name]
         return Image()
+
+
+def _uri_of(job: Job) -> str:
+    specification = job.request.get("AlgorithmSpecification") or job.request.get("AppSpecification") or {}
+    return str(specification.get("TrainingImage") or specification.get("ImageUri") or "")
 
 
 def _start_of_page(request: Mapping[str, Any]) -> int:

@@ -17,8 +17,11 @@ from trackside_localaccount.function_files import FunctionFiles, lay_out_runtime
 from trackside_localaccount.function_log import FunctionLog
 from trackside_localaccount.journal import Journal
 from trackside_localaccount.orphans import OrphanKiller
+from trackside_localaccount.rights.accesses import Access
+from trackside_localaccount.rights.rights import Rights
 from trackside_localaccount.sandbox import FunctionSettings, Outcome, Sandbox
 
+_LOG_CALLS = ("logs:CreateLogStream", "logs:PutLogEvents")
 ASYNCHRONOUS_RETRIES = 2  # https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
 
 
@@ -43,7 +46,9 @@ class LambdaRuntime:
         journal: Journal,
         send_failure: Callable[[str, str, Mapping[str, str]], None],
         orphans: OrphanKiller,
+        rights: Rights,
     ) -> None:
+        self._rights = rights
         self._settings = settings
         self._background = background
         self._journal = journal
@@ -130,7 +135,9 @@ class LambdaRuntime:
         return sandbox
 
     def _new(self, function: Any, settings: FunctionSettings) -> Sandbox:
-        log = FunctionLog(function, self._settings.folder, journal=self._journal)
+        log = FunctionLog(
+            function, self._settings.folder, journal=self._journal, is_kept=self._may(function, *_LOG_CALLS)
+        )
         sandbox = Sandbox(settings, log=log)
         self._orphans.add(sandbox.pid)
         return sandbox
@@ -171,8 +178,19 @@ class LambdaRuntime:
             handler=function.handler,
             timeout_seconds=float(function.timeout),
             import_path=(*files.import_path, self._runtime),
-            environment={**own, **self._settings.environment, **function.environment_vars},
+            environment={
+                **own,
+                **self._settings.environment,
+                **self._rights.environment_of(function.role, function.function_name),
+                **function.environment_vars,
+            },
         )
+
+    def _may(self, function: Any, *actions: str) -> bool:
+        """Whether a function's role may write its log, which Lambda does in its name."""
+        group = f"arn:aws:logs:{function.region}:{function.account_id}:log-group:{function.logs_group_name}"
+        asked = (Access(action, f"{group}:log-stream:stream") for action in actions)
+        return not self._rights.role_refusal(function.role, function.function_name, *asked)
 
     def _files_of(self, function: Any) -> FunctionFiles:
         layers = _layer_contents(function)
@@ -189,15 +207,19 @@ class LambdaRuntime:
 
     # Failures -------------------------------------------------------------------------------------------------------
 
+    def _may_send(self, function: Any, arn: str) -> bool:
+        action = "sqs:SendMessage" if arn.split(":")[2] == "sqs" else "sns:Publish"
+        return not self._rights.role_refusal(function.role, function.function_name, Access(action, arn))
+
     def _give_up(self, function: Any, payload: bytes, outcome: Outcome, *, attempts: int) -> None:
         self._journal.write("lambda-gave-up", function=function.function_name, error=outcome.error_type)
         event, answer = payload.decode(), outcome.payload.decode(errors="replace")
         queue = (getattr(function, "dead_letter_config", None) or {}).get("TargetArn")
-        if queue:
+        if queue and self._may_send(function, queue):
             attributes = {"RequestID": outcome.request_id, "ErrorCode": "200", "ErrorMessage": _message(answer)}
             self._send_failure(queue, event, attributes)
         destination = _invoke_config(function).get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
-        if destination:
+        if destination and self._may_send(function, destination):
             record = {
                 "version": "1.0",
                 "requestContext": {

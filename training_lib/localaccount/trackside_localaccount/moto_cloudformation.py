@@ -27,6 +27,7 @@ from moto.ecr.models import Repository, ecr_backends
 from moto.events.models import Archive, EventBus, Rule, events_backends
 from moto.iam.access_control import IAMPolicy
 from moto.kms.models import Key
+from moto.logs.models import LogGroup
 from moto.s3.models import FakeBucket, s3_backends
 from moto.sns.models import Topic, sns_backends
 from moto.ssm.models import Parameter
@@ -105,6 +106,12 @@ def _mend_event_bus() -> None:
 
     _replace(EventBus, "physical_resource_id", property(lambda bus: bus.name))
     _complete(EventBus, complete)
+
+
+def _mend_log_group() -> None:
+    """https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-logs-loggroup.html"""
+    stock = LogGroup.get_cfn_attribute
+    _replace(LogGroup, "get_cfn_attribute", lambda group, name: f"{stock(group, name)}:*")
 
 
 def _mend_archive() -> None:
@@ -562,6 +569,7 @@ def _roll_back(stack: Any, kind: str, error: Exception) -> None:
 REPAIRS: tuple[Repair, ...] = (
     Repair("kms-key", "a key with tags raises KeyError, and its policy is not JSON", _mend_kms_key),
     Repair("event-bus", "Ref gives a Python object instead of the name, and tags are dropped", _mend_event_bus),
+    Repair("log-group", "its ARN does not end with the streams", _mend_log_group),
     Repair("archive", "an event pattern raises, and Ref gives a Python object", _mend_archive),
     Repair("archive-update", "another pattern makes another archive, without what was kept", _mend_archive_update),
     Repair("rule-update", "another pattern makes another rule, with another ARN", _mend_rule_update),

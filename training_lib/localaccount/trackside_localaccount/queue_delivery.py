@@ -24,6 +24,8 @@ from moto.utilities.arns import parse_arn
 from trackside_localaccount.faults import FaultSwitch
 from trackside_localaccount.journal import Journal
 from trackside_localaccount.queue_lock import QUEUE_LOCK
+from trackside_localaccount.rights.accesses import Access
+from trackside_localaccount.rights.rights import Rights
 from trackside_localaccount.sandbox import Outcome
 
 _logger = logging.getLogger(__name__)
@@ -31,6 +33,9 @@ DEFAULT_CONCURRENCY = 5  # Lambda's pollers of a standard queue begin with five
 _THREADS = 32
 _LONGEST_SLEEP_SECONDS = 60.0
 _SLEEP_AFTER_ERROR_SECONDS = 0.5
+_LOOK_AFTER_REFUSAL_SECONDS = 1.0
+# https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
+POLLING = ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
 
 
 class QueueDelivery:
@@ -45,9 +50,11 @@ class QueueDelivery:
         invoke: Callable[[Any, bytes], Outcome],
         journal: Journal,
         retry_seconds: float | None,
+        rights: Rights,
         switch: FaultSwitch | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._rights = rights
         self._switch = switch or FaultSwitch()
         self._invoke = invoke
         self._journal = journal
@@ -92,6 +99,8 @@ class QueueDelivery:
         limit = (mapping.scaling_config or {}).get("MaximumConcurrency", DEFAULT_CONCURRENCY)
         while self._running[mapping.uuid] < limit and not self._is_closed:
             before = 1000 * self._clock()
+            if queue._messages and not self._may_take(mapping):
+                return _LOOK_AFTER_REFUSAL_SECONDS
             messages = backend.receive_message(queue.name, mapping.batch_size, 0, queue.visibility_timeout, ["All"])
             if not messages:
                 return self._until_next(queue, before)
@@ -99,6 +108,13 @@ class QueueDelivery:
                 self._running[mapping.uuid] += 1
             self._pool.submit(self._run_batch, mapping, queue, messages)
         return _LONGEST_SLEEP_SECONDS  # the end of a batch wakes us
+
+    def _may_take(self, mapping: Any) -> bool:
+        """Whether the function's role may take messages, which Lambda does in its name."""
+        backend = lambda_backends[mapping.account_id][mapping.region]
+        function = backend.get_function(mapping.function_arn, None)
+        asked = (Access(f"sqs:{action}", mapping.event_source_arn) for action in POLLING)
+        return not self._rights.role_refusal(function.role, function.function_name, *asked)
 
     def _until_next(self, queue: Any, before: float) -> float:
         """`before`: the moment of the last look, in milliseconds. What was visible then, yet not given, is blocked."""

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from moto.awslambda.models import LambdaBackend, LambdaFunction
+from moto.awslambda.exceptions import InvalidParameterValueException
+from moto.awslambda.models import LambdaBackend, LambdaFunction, LambdaStorage
 from moto.cloudwatch.models import CloudWatchBackend
 from moto.core.parse import RequestParserError
 from moto.core.responses import ActionResult, BaseResponse
@@ -25,6 +26,7 @@ from moto.events.responses import EventsHandler
 from moto.iam.responses import IamResponse
 from moto.s3.models import S3Backend
 from moto.sagemaker.responses import SageMakerResponse
+from moto.sns.models import Subscription
 from moto.sqs.models import Queue, SQSBackend
 from moto.sqs.responses import SQSResponse
 
@@ -35,7 +37,10 @@ from trackside_localaccount.event_pattern import PatternError, check_pattern, ma
 from trackside_localaccount.job_record import PROCESSING, TRAINING, JobKind
 from trackside_localaccount.jobs import Jobs
 from trackside_localaccount.moto_cloudformation import Repair
+from trackside_localaccount.queue_delivery import POLLING
 from trackside_localaccount.queue_lock import QUEUE_LOCK
+from trackside_localaccount.rights.accesses import Access
+from trackside_localaccount.rights.rights import Rights
 from trackside_localaccount.sandbox import Outcome
 from trackside_localaccount.strict.refusals import no_internal_error, refuse_wrong_request, unreadable
 
@@ -50,6 +55,10 @@ class Account(Protocol):
     @property
     def clock(self) -> Callable[[], float]:
         """Seconds since 1970."""
+
+    @property
+    def rights(self) -> Rights:
+        """Decisions of IAM."""
 
     def send_event(self, rule: Any, event: Mapping[str, Any]) -> None:
         """An event came onto the rule's bus."""
@@ -121,9 +130,9 @@ def _mend_requests() -> None:
         try:
             stock(response, *args, **more)
         except (ValueError, TypeError, AttributeError, RequestParserError) as error:  # of moto's own parser
-            refuse_wrong_request(response, now=account.clock())  # says more
+            refuse_wrong_request(response, now=account.clock(), rights=account.rights)  # says more
             raise unreadable(response, error) from error
-        refuse_wrong_request(response, now=account.clock())
+        refuse_wrong_request(response, now=account.clock(), rights=account.rights)
 
     def call_action(account: Account, stock: Any, response: Any) -> Any:
         with no_internal_error(response):
@@ -230,8 +239,7 @@ def _mend_queue_delivery() -> None:
         return answer
 
     _while_attached(Queue, "add_message", add_message)
-    for name in ("create_event_source_mapping", "update_event_source_mapping"):
-        _while_attached(LambdaBackend, name, then_wake)
+    _while_attached(LambdaBackend, "update_event_source_mapping", then_wake)
     _while_attached(SQSBackend, "change_message_visibility", then_wake)
 
 
@@ -253,6 +261,23 @@ def _mend_redrive() -> None:
         return ActionResult({"TaskHandle": f"move-{source}"})
 
     _while_attached(SQSResponse, "start_message_move_task", start_message_move_task)
+
+
+# SNS ------------------------------------------------------------------------------------------------------------------
+
+
+def _mend_subscriptions() -> None:
+    """https://docs.aws.amazon.com/sns/latest/dg/subscribe-sqs-queue-to-sns-topic.html: a queue's, or a function's,
+    policy lets the topic in; else the message is lost."""
+    actions = {"sqs": "sqs:SendMessage", "lambda": "lambda:InvokeFunction"}
+
+    def publish(account: Account, stock: Any, subscription: Any, *args: Any, **more: Any) -> None:
+        action, topic = actions.get(subscription.protocol), subscription.topic.arn
+        access = Access(action or "", subscription.endpoint)
+        if not action or not account.rights.service_refusal("sns", access, source_arn=topic):
+            stock(subscription, *args, **more)
+
+    _while_attached(Subscription, "publish", publish)
 
 
 # S3: nothing to mend; the account learns what was stored --------------------------------------------------------------
@@ -299,6 +324,30 @@ def _mend_invocation() -> None:
         return outcome.payload
 
     _while_attached(LambdaFunction, "invoke", invoke)
+
+
+def _mend_function_roles() -> None:
+    """https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html"""
+
+    def put_function(account: Account, stock: Any, backend: Any, function: Any) -> None:
+        if not account.rights.can_assume(function.role, "lambda"):
+            raise InvalidParameterValueException("The role defined for the function cannot be assumed by Lambda.")
+        stock(backend, function)
+
+    def create_event_source_mapping(account: Account, stock: Any, backend: Any, spec: Mapping[str, Any]) -> Any:
+        source = str(spec["EventSourceArn"])
+        function = backend.get_function(spec["FunctionName"], None)
+        for action in POLLING if source.split(":")[2] == "sqs" else ():
+            if account.rights.role_refusal(function.role, function.function_name, Access(f"sqs:{action}", source)):
+                raise InvalidParameterValueException(
+                    f"The provided execution role does not have permissions to call {action} on SQS"
+                )
+        answer = stock(backend, spec)
+        account.queues_changed()
+        return answer
+
+    _while_attached(LambdaStorage, "put_function", put_function)
+    _while_attached(LambdaBackend, "create_event_source_mapping", create_event_source_mapping)
 
 
 def _mend_function_failures() -> None:
@@ -379,9 +428,17 @@ def _mend_updates() -> None:
 
 def _mend_policy_simulation() -> None:
     def simulate(account: Account, stock: Any, response: Any) -> ActionResult:
-        requested = response._get_param("ActionNames", [])
-        allowed = [{"EvalActionName": name, "EvalResourceName": "*", "EvalDecision": "allowed"} for name in requested]
-        return ActionResult({"EvaluationResults": allowed, "IsTruncated": False})  # as all that is asked for here
+        role, resources = response._get_param("PolicySourceArn"), response._get_param("ResourceArns") or ["*"]
+        results = [
+            {
+                "EvalActionName": action,
+                "EvalResourceName": resource,
+                "EvalDecision": account.rights.simulate(role, Access(action, resource)),
+            }
+            for action in response._get_param("ActionNames", [])
+            for resource in resources
+        ]
+        return ActionResult({"EvaluationResults": results, "IsTruncated": False})
 
     _while_attached(IamResponse, "simulate_principal_policy", simulate)
 
@@ -419,7 +476,11 @@ REPAIRS = (
         "queue-delivery", "calls functions inside SendMessage, one message each, without retries", _mend_queue_delivery
     ),
     Repair("queue-redrive", "no StartMessageMoveTask", _mend_redrive),
+    Repair("topic-subscriptions", "delivers to queues and functions that let no topic in", _mend_subscriptions),
     Repair("lambda-invocation", "needs Docker to run a function", _mend_invocation),
+    Repair(
+        "lambda-roles", "takes a role that Lambda cannot assume, or that may not read the queue", _mend_function_roles
+    ),
     Repair("lambda-failures", "forgets a function's DeadLetterConfig", _mend_function_failures),
     Repair(
         "sagemaker-jobs",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import shutil
@@ -19,6 +18,7 @@ import boto3
 from botocore.config import Config
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.events.models import events_backends
+from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.moto_api._internal.models import moto_api_backend
 
 from trackside_localaccount import repairs
@@ -33,16 +33,15 @@ from trackside_localaccount.jobs import Jobs, JobSettings
 from trackside_localaccount.journal import Journal
 from trackside_localaccount.lambda_runtime import LambdaRuntime, LambdaSettings
 from trackside_localaccount.orphans import OrphanKiller
+from trackside_localaccount.provision import create_role
 from trackside_localaccount.queue_delivery import QueueDelivery
+from trackside_localaccount.rights.rights import Rights
 from trackside_localaccount.sandbox import Outcome
 
 ACCOUNT_ID: str = DEFAULT_ACCOUNT_ID
 REGION = "us-east-1"
 _THREADS = 16
-_TRUST = {
-    "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}],
-}
+_NOTEBOOK = "AmazonSageMakerFullAccess"
 
 
 class LocalAccount:
@@ -87,6 +86,7 @@ class LocalAccount:
         self._server.start()
         host, self._port = self._server.get_host_and_port()
         self.endpoint_url = f"http://{host}:{self._port}"
+        self.rights = Rights(job_tags=self._job_tags, note=self.hops.write)
         self._orphans = OrphanKiller()
         self._background = Background(threads=_THREADS)
         self._lambdas = LambdaRuntime(
@@ -95,6 +95,7 @@ class LocalAccount:
             journal=self.hops,
             send_failure=_send_failure,
             orphans=self._orphans,
+            rights=self.rights,
         )
         self._events = EventDelivery(
             background=self._background,
@@ -103,11 +104,13 @@ class LocalAccount:
             retry=RetryPolicy(first_pause_seconds=retry_seconds or 0.1),
             switch=self.faults,
             destinations=self._destinations,
+            rights=self.rights,
         )
         self._queues = QueueDelivery(
             invoke=self._lambdas.invoke,
             journal=self.hops,
             retry_seconds=retry_seconds,
+            rights=self.rights,
             switch=self.faults,
             clock=clock,
         )
@@ -116,9 +119,10 @@ class LocalAccount:
             send_event=_send_sagemaker_event,
             journal=self.hops,
             orphans=self._orphans,
+            rights=self.rights,
             clock=clock,
         )
-        self._alarms = Alarms(journal=self.hops, tick_seconds=alarm_tick_seconds, clock=clock)
+        self._alarms = Alarms(journal=self.hops, rights=self.rights, tick_seconds=alarm_tick_seconds, clock=clock)
         self._is_open = True
 
     def __enter__(self) -> LocalAccount:
@@ -155,6 +159,9 @@ class LocalAccount:
             application=application,
         )
 
+    def _job_tags(self, arn: str) -> Mapping[str, str]:
+        return self.jobs.tags_of(arn)  # made after the rights
+
     def _kill_function(self, process: str) -> None:
         self._lambdas.kill(process)  # made after the server
 
@@ -180,13 +187,15 @@ class LocalAccount:
         `sts.get_caller_identity` answers with the assumed role's ARN, `iam.get_role` with the role.
 
         Args:
-            role_name: Name of the role. It is made if it does not exist.
+            role_name: Name of the role. It is made if it does not exist, with the rights of AWS's
+                `AmazonSageMakerFullAccess`.
             path: Path of a new role.
         """
         iam = self.client("iam")
-        with contextlib.suppress(iam.exceptions.EntityAlreadyExistsException):
-            iam.create_role(RoleName=role_name, Path=path, AssumeRolePolicyDocument=json.dumps(_TRUST))
-        arn = iam.get_role(RoleName=role_name)["Role"]["Arn"]
+        try:
+            arn = iam.get_role(RoleName=role_name)["Role"]["Arn"]
+        except iam.exceptions.NoSuchEntityException:
+            arn = create_role(self, role_name, _notebook_statements(), path=path)
         given = self.client("sts").assume_role(RoleArn=arn, RoleSessionName="SageMaker")["Credentials"]
         return {
             **self.environment(),
@@ -358,6 +367,12 @@ def _connect(service: str, endpoint_url: str, keys: tuple[str, str, str]) -> Any
         aws_session_token=keys[2],
         config=Config(proxies={}),
     )
+
+
+def _notebook_statements() -> Sequence[Mapping[str, Any]]:
+    """https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AmazonSageMakerFullAccess.html"""
+    statements: Sequence[Mapping[str, Any]] = json.loads(aws_managed_policies_data)[_NOTEBOOK]["Document"]["Statement"]
+    return statements
 
 
 def _check_is_free(port: int) -> None:

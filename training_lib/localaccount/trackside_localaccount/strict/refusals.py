@@ -17,7 +17,9 @@ from moto.core.utils import get_service_model
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
-from trackside_localaccount.strict.incoming import UnreadableError, read
+from trackside_localaccount.rights.accesses import Place
+from trackside_localaccount.rights.rights import GapError, Rights, code_of
+from trackside_localaccount.strict.incoming import Incoming, UnreadableError, read
 from trackside_localaccount.strict.limits import LIMITS, BrokenLimit, Request, check_tags
 from trackside_localaccount.strict.violations import Violations
 
@@ -39,7 +41,16 @@ _CODES = {
 _UNREADABLE = {"query": "MalformedInput", "ec2": "MalformedInput", "rest-xml": "InvalidArgument"}
 # Codes that stand in no model, of which moto would warn.
 COMMON_ERROR_CODES.extend(
-    ["SerializationException", "MalformedInput", "MalformedXML", "RequestEntityTooLargeException", "InvalidParameter"]
+    [
+        "SerializationException",
+        "MalformedInput",
+        "MalformedXML",
+        "RequestEntityTooLargeException",
+        "InvalidParameter",
+        "NotImplemented",
+        "AccessDenied",
+        "AccessDeniedException",
+    ]
 )
 
 
@@ -50,12 +61,13 @@ class Refused(ServiceException):
 _violations = Violations()
 
 
-def refuse_wrong_request(response: Any, *, now: float) -> None:
-    """Refuse a request that breaks its operation's model or a limit of the service.
+def refuse_wrong_request(response: Any, *, now: float, rights: Rights) -> None:
+    """Refuse a request that breaks its operation's model or a limit of the service, or that IAM does not allow.
 
     Args:
         response: An instance of moto's `BaseResponse`, set up for a request.
         now: Time, in seconds since 1970.
+        rights: Decisions of IAM.
 
     Raises:
         HTTPException: The refusal, which the server answers with.
@@ -70,6 +82,7 @@ def refuse_wrong_request(response: Any, *, now: float) -> None:
     if shape is not None and (found := _violations.of(incoming.service, shape, incoming.parameters)):
         errors = f"{len(found)} validation error{'s' if len(found) > 1 else ''} detected: {'; '.join(found)}"
         raise _refusal(response, validation_code(incoming.service), errors)
+    _refuse_without_right(response, incoming, rights)
     try:
         check_tags(incoming.parameters)
         request = Request(response, datetime.fromtimestamp(now, tz=timezone.utc))
@@ -78,6 +91,37 @@ def refuse_wrong_request(response: Any, *, now: float) -> None:
     except BrokenLimit as broken:
         code = broken.code or validation_code(incoming.service)
         raise _refusal(response, code, str(broken), status=broken.status) from broken
+
+
+def _refuse_without_right(response: Any, incoming: Incoming, rights: Rights) -> None:
+    place = Place(response.current_account, response.region)
+    try:
+        sentence = rights.refusal_of(incoming, access_key=access_key_of(response), place=place)
+    except GapError as error:
+        raise not_here(response, str(error)) from error
+    if sentence:
+        code, status = code_of(incoming.service)
+        raise _refusal(response, code, sentence, status=status)
+
+
+def access_key_of(response: Any) -> str:
+    """Return the access key that a request, or a link that was signed before, is signed with.
+
+    Args:
+        response: An instance of moto's `BaseResponse`, set up for a request.
+    """
+    signed: str = response.normalized_request.values.get("X-Amz-Credential", "").partition("/")[0]
+    return signed or str(response.access_key)
+
+
+def not_here(response: Any, sentence: str) -> HTTPException:
+    """Return the answer to what this account cannot do: HTTP 501, which SDKs do not try again.
+
+    Args:
+        response: An instance of moto's `BaseResponse`.
+        sentence: Name of the gap.
+    """
+    return _refusal(response, "NotImplemented", sentence, status=501)
 
 
 def unreadable(response: Any, error: Exception) -> HTTPException:
