@@ -199,7 +199,7 @@ def test_a_drill_fails_where_statements_are_missing(stage: Stage) -> None:
     drill.begin()
     report = drill.follow(lambda arrival: None, lambda name: None)
     drill.clean_up()
-    effects = {each.hop for each in report.missing}
+    effects = {each.effect for each in report.missing}
     assert {"verdict is recorded", "owners are notified", "training is stopped"} <= effects
     assert "a rule finds it" not in effects
 

@@ -498,6 +498,30 @@ def failed_creation() -> None:
     assert client("sns").list_topics()["Topics"] == []
 
 
+def names_in_use() -> None:
+    """Of each kind that the account has; what there was stays, and the stack's other resource goes."""
+    make = {
+        "SQS::Queue": ("QueueName", lambda: client("sqs").create_queue(QueueName="taken")),
+        "S3::Bucket": ("BucketName", lambda: client("s3").create_bucket(Bucket="taken")),
+        "SNS::Topic": ("TopicName", lambda: client("sns").create_topic(Name="taken")),
+        "Logs::LogGroup": ("LogGroupName", lambda: client("logs").create_log_group(logGroupName="taken")),
+        "SSM::Parameter": ("Name", lambda: client("ssm").put_parameter(Name="taken", Value="1", Type="String")),
+        "Events::EventBus": ("Name", lambda: client("events").create_event_bus(Name="taken")),
+        "Events::Rule": ("Name", lambda: client("events").put_rule(Name="taken", EventPattern='{"source": ["x"]}')),
+    }
+    needed = {"SSM::Parameter": {"Type": "String", "Value": "2"}, "Events::Rule": {"EventPattern": {"source": ["y"]}}}
+    for number, (kind, (name, create_it)) in enumerate(make.items()):
+        create_it()
+        one = resource(kind, **{name: "taken"}, **needed.get(kind, {}))
+        stack = f"probe-{number}"
+        client("cloudformation").create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": {"One": one}}))
+        described = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+        assert described["StackStatus"] == "ROLLBACK_COMPLETE", f"{kind} is taken again"
+        assert f"AWS::{kind}' with identifier 'taken' already exists" in described["StackStatusReason"]
+    assert client("sqs").get_queue_url(QueueName="taken")
+    assert client("ssm").get_parameter(Name="taken")["Parameter"]["Value"] == "1"
+
+
 def failed_deletion() -> None:
     template = {
         "Resources": {"Bucket": resource("S3::Bucket", BucketName="full"), "Key": role()},
@@ -596,6 +620,7 @@ PROBES: Mapping[str, Callable[[], None]] = {
     "termination-protection": termination_protection,
     "deleted-stack": deleted_stack,
     "stack-outputs": stack_outputs,
+    "names-in-use": names_in_use,
     "exports-in-use": exports_in_use,
 }
 

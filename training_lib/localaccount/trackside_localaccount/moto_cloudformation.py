@@ -33,6 +33,7 @@ from moto.sns.models import Topic, sns_backends
 from moto.ssm.models import Parameter
 
 from trackside_localaccount import cross_stack
+from trackside_localaccount.names_in_use import NameInUseError, refuse_names_in_use
 from trackside_localaccount.strict.templates import longest_name
 
 _LONGEST_NAME = 64  # of functions and rules, and shorter than what other services take
@@ -555,7 +556,7 @@ def _mend_deleted_stack() -> None:
 
 
 def _roll_back(stack: Any, kind: str, error: Exception) -> None:
-    is_refusal = isinstance(error, cross_stack.ExportInUseError)
+    is_refusal = isinstance(error, (cross_stack.ExportInUseError, NameInUseError))
     reason = str(error) if is_refusal else f"{type(error).__name__}: {error}"
     stack._add_stack_event(f"{kind}_FAILED", resource_status_reason=reason)
     stack.status = "ROLLBACK_COMPLETE" if kind == "CREATE" else "UPDATE_ROLLBACK_COMPLETE"
@@ -606,5 +607,6 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("termination-protection", "it does not exist", _mend_termination_protection),
     Repair("deleted-stack", "asking for a deleted stack makes its exported resources again", _mend_deleted_stack),
     Repair("stack-outputs", "Fn::GetStackOutput is passed on as it is", cross_stack.read_stack_outputs),
+    Repair("names-in-use", "a name that the account has already is taken again", refuse_names_in_use),
     Repair("exports-in-use", "they are deleted and changed", cross_stack.refuse_exports_in_use),
 )

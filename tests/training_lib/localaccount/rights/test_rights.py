@@ -66,8 +66,8 @@ ITEM = {"TableName": "table", "Key": {"key": {"S": "1"}}}
 JOB = f"arn:aws:sagemaker:{AT}:training-job/j"
 
 
-# Codes and sentences: aws/serverless-application-model#3633 (SQS), aws-ia/terraform-aws-control_tower_account_factory#151
-# (SNS), aws-samples/serverless-patterns#2457 (S3); status: the API reference of each service, "Common errors".
+# Codes and sentences: aws/serverless-application-model#3633 (SQS), aws-samples/serverless-patterns#2457 (S3),
+# aws-ia/terraform-aws-control_tower_account_factory#151 (SNS); status: each service's API reference, "Common errors".
 ROWS: Sequence[tuple[str, str, dict[str, Any], str, int, str]] = [
     (
         "s3",
@@ -161,12 +161,9 @@ ROWS: Sequence[tuple[str, str, dict[str, Any], str, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("service", "operation", "given", "code", "status", "sentence"), [pytest.param(*row, id=row[1]) for row in ROWS]
-)
-def test_a_role_without_rights_is_refused(
-    stocked: Any, service: str, operation: str, given: dict[str, Any], code: str, status: int, sentence: str
-) -> None:
+@pytest.mark.parametrize("row", [pytest.param(row, id=row[1]) for row in ROWS])
+def test_a_role_without_rights_is_refused(stocked: Any, row: tuple[str, str, dict[str, Any], str, int, str]) -> None:
+    service, operation, given, code, status, sentence = row
     with pytest.raises(ClientError) as refused:
         getattr(as_role(stocked, "nothing", service), operation)(**given)
     error = refused.value.response
