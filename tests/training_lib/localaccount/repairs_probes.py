@@ -257,6 +257,16 @@ def sagemaker_updates(client: Client) -> None:
     sagemaker.stop_training_job(TrainingJobName="u")
 
 
+def sagemaker_tags(client: Client) -> None:
+    arn = "arn:aws:sagemaker:us-east-1:123456789012:training-job/none"
+    answer = ""
+    try:
+        client("sagemaker").list_tags(ResourceArn=arn)
+    except client("sagemaker").exceptions.ClientError as error:
+        answer = str(error)
+    assert "Requested resource not found" in answer, answer
+
+
 def policy_simulation(client: Client) -> None:
     iam = client("iam")
     iam.create_role(RoleName="r", AssumeRolePolicyDocument="{}")
@@ -337,6 +347,7 @@ PROBES: dict[str, Callable[[Client], None]] = {
     "topic-subscriptions": topic_subscriptions,
     "sagemaker-jobs": sagemaker_jobs,
     "sagemaker-updates": sagemaker_updates,
+    "sagemaker-tags": sagemaker_tags,
     "policy-simulation": policy_simulation,
     "alarm-first-state": alarm_first_state,
 }

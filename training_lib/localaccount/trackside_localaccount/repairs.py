@@ -25,6 +25,8 @@ from moto.events.models import EventPattern, EventPatternParser, Rule
 from moto.events.responses import EventsHandler
 from moto.iam.responses import IamResponse
 from moto.s3.models import S3Backend
+from moto.sagemaker.exceptions import AWSValidationException
+from moto.sagemaker.models import SageMakerModelBackend
 from moto.sagemaker.responses import SageMakerResponse
 from moto.sns.models import Subscription
 from moto.sqs.models import Queue, SQSBackend
@@ -423,6 +425,17 @@ def _mend_updates() -> None:
     _while_attached(SageMakerResponse, "update_training_job", update)
 
 
+def _mend_tags() -> None:
+    """https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_AddTags.html"""
+
+    def find(account: Account, stock: Any, backend: Any, arn: str) -> Any:
+        if (resource := stock(backend, arn)) is None:
+            raise AWSValidationException("Requested resource not found.")
+        return resource
+
+    _while_attached(SageMakerModelBackend, "_get_resource_from_arn", find)
+
+
 # IAM ------------------------------------------------------------------------------------------------------------------
 
 
@@ -488,6 +501,7 @@ REPAIRS = (
         _mend_jobs,
     ),
     Repair("sagemaker-updates", "UpdateTrainingJob is missing", _mend_updates),
+    Repair("sagemaker-tags", "fails at tags of what does not exist", _mend_tags),
     Repair(
         "policy-simulation",
         "SimulatePrincipalPolicy is missing, which the SDK's version 3 asks",

@@ -235,3 +235,29 @@ def test_an_event_of_a_service_is_refused_beside_one_that_is_taken(bench: Any) -
     assert [entry.get("ErrorCode") for entry in answer["Entries"]] == [None, "NotAuthorizedForSourceException", None]
     arrived = {json.loads(message["Body"])["detail"]["from"] for message in bench.receive(url, 2)}
     assert arrived == {"own", "awsome"}
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        pytest.param(KeyError("absent"), 400, "Requested resource not found", id="what the request names is missing"),
+        pytest.param(KeyError("Sid"), 501, "KeyError: 'Sid'", id="something else is missing"),
+        pytest.param(AttributeError("'NoneType' object has no attribute 'x'"), 501, "AttributeError", id="None"),
+        pytest.param(ValueError("invalid literal"), 501, "ValueError: invalid literal", id="a value"),
+        pytest.param(NotImplementedError("not yet"), 501, "NotImplementedError: not yet", id="not implemented"),
+    ],
+)
+def test_where_moto_fails_the_gap_is_named(
+    stocked: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, message: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("moto.ssm.models.SimpleSystemManagerBackend.get_parameter", fail)
+    with pytest.raises(ClientError) as refused:
+        ask(stocked, "ssm", "get_parameter", {"Name": "absent"})
+    answer = refused.value.response
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == status
+    assert message in answer["Error"]["Message"]
+    if status == 501:
+        assert "The local account cannot carry out ssm:GetParameter" in answer["Error"]["Message"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -140,21 +141,47 @@ def unreadable(response: Any, error: Exception) -> HTTPException:
 
 @contextlib.contextmanager
 def no_internal_error(response: Any) -> Iterator[None]:
-    """Refuse where moto fails on what it does not know: it would answer with HTTP 500, which SDKs try again.
+    """Answer where moto fails, which would be HTTP 500 and tried again: not found, or what cannot be done here.
+
+    What moto missed is not found only if it is what the request names. Of any other failure nobody knows what AWS would
+    answer: that is HTTP 501, with the gap.
 
     Args:
         response: An instance of moto's `BaseResponse`, whose action runs inside.
     """
     try:
         yield
-    except (LookupError, AttributeError) as error:  # moto looked for something, and went on with None
-        _LOG.warning("A request was refused, for moto failed at it.", exc_info=True)
-        code = _not_found_code(response) or validation_code(response.boto3_service_name)
-        raise _refusal(response, code, "Requested resource not found.") from error
-    except (ValueError, TypeError) as error:
-        _LOG.warning("A request was refused, for moto failed at it.", exc_info=True)
-        code = validation_code(response.boto3_service_name)
-        raise _refusal(response, code, f"A value of the request is not valid: {error}") from error
+    except (HTTPException, ServiceException):
+        raise
+    except Exception as error:
+        code = _not_found_code(response)
+        if isinstance(error, LookupError) and code and error.args and error.args[0] in _texts_of(response):
+            raise _refusal(response, code, "Requested resource not found.") from error
+        _LOG.warning("A request was not carried out, for moto failed at it.", exc_info=True)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        file = place.filename.rpartition("site-packages/")[2]
+        gap = (
+            f"The local account cannot carry out {response.boto3_service_name}:{response._get_action()} as it is "
+            f"requested: {type(error).__name__}: {error} ({file}:{place.lineno})"
+        )
+        raise not_here(response, gap) from error
+
+
+def _texts_of(response: Any) -> frozenset[str]:
+    """All texts of a request, at any depth."""
+    incoming = read(response)
+    return frozenset(_texts(incoming.parameters)) if incoming else frozenset()
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in (*value.keys(), *value.values()):
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
 
 
 def validation_code(service: str) -> str:
