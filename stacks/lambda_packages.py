@@ -17,7 +17,7 @@ from stacks.paths import LAMBDA_PACKAGES
 
 PYTHON_VERSION = "3.12"
 PLATFORM = "manylinux2014_aarch64"
-PACKAGES = ("aws-lambda-powertools==3.37.0", "wrapt==2.5.2")
+PACKAGES = ("aws-lambda-powertools==3.37.0", "jmespath==1.1.0", "typing_extensions==4.16.0", "wrapt==2.5.2")
 # The X-Ray SDK asks for botocore (31 MB), which Lambda's runtime brings along; Tracer fails at import without the SDK.
 PACKAGES_WITHOUT_DEPENDENCIES = ("aws-xray-sdk==2.15.0",)
 
@@ -28,7 +28,7 @@ class PackagesMissingError(FileNotFoundError):
 
 def packages_folder() -> Path:
     """Return the folder of the packages of these versions, fetched or not."""
-    words = (PYTHON_VERSION, PLATFORM, *PACKAGES, *PACKAGES_WITHOUT_DEPENDENCIES)
+    words = ("without scripts", PYTHON_VERSION, PLATFORM, *PACKAGES, *PACKAGES_WITHOUT_DEPENDENCIES)
     return LAMBDA_PACKAGES / hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
@@ -53,12 +53,21 @@ def fetch_packages() -> Path:
         # The tracer extra would bring botocore along, so its two packages are named one by one.
         _install(partial, PACKAGES)
         _install(partial, PACKAGES_WITHOUT_DEPENDENCIES, "--no-deps")
-        shutil.rmtree(partial / "bin", ignore_errors=True)
+        _remove_scripts(partial)
         partial.chmod(0o755)
         partial.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
+
+
+def _remove_scripts(folder: Path) -> None:
+    """Delete the scripts of packages, and their lines in the lists of files, which hold a hash of this clone's path."""
+    shutil.rmtree(folder / "bin", ignore_errors=True)
+    for record in folder.glob("*.dist-info/RECORD"):
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if not line.startswith("../../bin/")]
+        record.write_text("".join(kept), encoding="utf-8", newline="\n")
 
 
 def _install(target: Path, packages: tuple[str, ...], *options: str) -> None:

@@ -81,6 +81,7 @@ def _train(account: LocalAccount, number: int, role: str) -> str:
         OutputDataConfig={"S3OutputPath": "s3://anywhere"},
         ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
         StoppingCondition={"MaxRuntimeInSeconds": 3600},
+        Tags=[{"Key": "trackside:actions", "Value": "StopTraining"}],
     )
     return str(answer["TrainingJobArn"])
 

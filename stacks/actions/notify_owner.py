@@ -62,6 +62,9 @@ def _let_open_reports(function: lambda_.Function, parts: ActionParts) -> None:
         opened.append(f"*/{RULE_OUTPUT}/{PICTURES_PREFIX}*.png")
     why = "Whoever opens a link of a message reads the report, or the picture, in the name of this function."
     allow(function, "OpenReports", ["s3:GetObject"], [parts.runs.arn_for_objects(each) for each in opened], why=why)
+    through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Stack.of(function).region}.amazonaws.com"}}
+    why = "Reports are encrypted with this key."
+    allow(function, "DecryptReports", ["kms:Decrypt"], [parts.key.key_arn], conditions=through_s3, why=why)
     for each in opened:
         where = f"{name_in_findings(parts.runs)}/{each}"
         accept_wildcard(function, where, reason="A run lies where its job's tag says; only reports are opened.")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
+from aws_cdk import Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
@@ -124,4 +125,5 @@ def let_publish(function: lambda_.Function, parts: ActionParts, *, why: str) -> 
     """Let a function publish on the topic of notices to owners, which is encrypted."""
     allow(function, "TellOwners", ["sns:Publish"], [parts.topic.topic_arn], why=why)
     actions, why = ["kms:Decrypt", "kms:GenerateDataKey"], "The topic is encrypted with this key."
-    allow(function, "EncryptForTheTopic", actions, [parts.key.key_arn], why=why)
+    through_sns = {"StringEquals": {"kms:ViaService": f"sns.{Stack.of(function).region}.amazonaws.com"}}
+    allow(function, "EncryptForTheTopic", actions, [parts.key.key_arn], conditions=through_sns, why=why)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from stacks.assembly import assembly
-from tests.journeys.test_whole_chain import Cloud, keys_of, tag_of
+from tests.journeys.test_whole_chain import STOPPABLE, Cloud, keys_of, tag_of
 from trackside.contracts.action import Action
 from trackside.contracts.run_layout import RunLocation
 from trackside_localaccount.server import LocalAccount
@@ -25,7 +25,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 def test_only_what_was_asked_for_is_done(cloud: Cloud) -> None:
-    job, sibling = cloud.train("mnist"), cloud.train("mnist-2")
+    job, sibling = cloud.train("mnist", tags=STOPPABLE), cloud.train("mnist-2", tags=STOPPABLE)
     cloud.send_issue(job, Action.NOTIFY)
     assert cloud.eventually(lambda: cloud.mail_about(job), "the owner is told")
     assert cloud.status(job) == "InProgress"

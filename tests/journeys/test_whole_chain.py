@@ -38,6 +38,7 @@ from trackside_localaccount.start_time import MOST_STARTS, seconds_to_start
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time in a process
 
+STOPPABLE = {"trackside:actions": "StopTraining"}  # else the deployment has no right to stop a job
 TRAINS_UNTIL_STOPPED = "import signal; print('training', flush=True); signal.pause()"
 
 
@@ -146,7 +147,7 @@ def test_a_handler_that_keeps_crashing_loses_nothing_and_raises_an_alarm(cloud: 
     alarm_inbox = create_inbox(cloud.account, "alarm-inbox", cloud.outputs["AlarmTopicArn"])
     incidents = create_inbox(cloud.account, "incidents", cloud.outputs["IssueAlarmTopicArn"])
     cloud.account.client("sns").delete_topic(TopicArn=cloud.outputs["IssueTopicArn"])
-    job = cloud.train("unlucky")
+    job = cloud.train("unlucky", tags=STOPPABLE)
     cloud.send_issue(job, *Action)
 
     assert cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped all the same")
@@ -171,7 +172,7 @@ def test_duplicates_and_reordering_cause_one_action_of_each_kind(folder: Path) -
     pause_seconds = max(5.0, 20 * seconds_to_start())
     with LocalAccount(stop_grace_seconds=3, chaos=Chaos(seed=7), retry_seconds=pause_seconds) as account:
         cloud = Cloud(account, folder)
-        job = cloud.train("twice")
+        job = cloud.train("twice", tags=STOPPABLE)
         for _ in range(3):
             cloud.send_issue(job, *Action)
         assert cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")

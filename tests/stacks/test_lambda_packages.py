@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from stacks import lambda_packages as packages
+from stacks.paths import LAMBDA_PACKAGES
+
+FETCHED = (*packages.PACKAGES, *packages.PACKAGES_WITHOUT_DEPENDENCIES)
 
 
 def test_are_fetched_and_hold_what_the_reactions_import() -> None:
@@ -34,3 +37,34 @@ def test_other_versions_are_another_folder(monkeypatch: pytest.MonkeyPatch) -> N
     before = packages.packages_folder()
     monkeypatch.setattr(packages, "PACKAGES", (*packages.PACKAGES, "more==1"))
     assert packages.packages_folder() != before
+
+
+def test_are_the_same_in_every_clone() -> None:
+    """Each of them is pinned, and nothing in them knows where they were fetched."""
+    folder = packages.fetched_packages()
+    pinned = {each.partition("==")[0].replace("-", "_") for each in FETCHED}
+    assert {path.name.partition("-")[0] for path in folder.glob("*.dist-info")} == pinned
+    place = str(LAMBDA_PACKAGES.parents[1]).encode()
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert [path for path in files if place in path.read_bytes()] == []
+    listed = [
+        (record.parent, line.partition(",")[0])
+        for record in folder.glob("*.dist-info/RECORD")
+        for line in _lines(record)
+    ]
+    assert [name for parent, name in listed if not (parent.parent / name).is_file()] == []
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines()
+
+
+def test_scripts_are_no_longer_listed(tmp_path: Path) -> None:
+    info = tmp_path / "one-1.dist-info"
+    info.mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "one").write_text(f"#!{tmp_path}/python\n", encoding="utf-8")
+    (info / "RECORD").write_text("../../bin/one,sha256=x,1\none/__init__.py,sha256=y,2\n", encoding="utf-8")
+    packages._remove_scripts(tmp_path)
+    assert _lines(info / "RECORD") == ["one/__init__.py,sha256=y,2"]
+    assert not (tmp_path / "bin").exists()

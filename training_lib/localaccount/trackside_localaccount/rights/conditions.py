@@ -16,7 +16,7 @@ Context = Mapping[str, tuple[str, ...]]  # keys in lower case
 
 # Keys that a request may lack. Of any other that a request does not bring, nothing here knows whether AWS would.
 _MAY_BE_ABSENT = re.compile(
-    r"aws:(sourcearn|sourceaccount|sourceowner|principal(arn|account|type|tag/.*)|(request|resource)tag/.*|tagkeys|calledvia.*|"
+    r"aws:(sourcearn|sourceaccount|sourceowner|principal(arn|account|type|orgid|tag/.*)|(request|resource)tag/.*|tagkeys|calledvia.*|"
     r"viaawsservice|sourcevpce?|vpcsourceip|multifactorauth.*|referer|federatedprovider|username|principalservicename)|"
     r"events:(source|detail-type|creatoraccount)|s3:(prefix|delimiter|max-keys|x-amz-acl)|cloudwatch:namespace|"
     r"iam:passedtoservice|kms:(viaservice|calleraccount)|sns:(protocol|endpoint)|sts:(externalid|rolesessionname)"

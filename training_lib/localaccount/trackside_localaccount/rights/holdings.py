@@ -16,6 +16,7 @@ from moto.events.models import events_backends
 from moto.iam.models import iam_backends
 from moto.kms.models import kms_backends
 from moto.logs.models import logs_backends
+from moto.organizations.models import organizations_backends
 from moto.s3.models import s3_backends
 from moto.secretsmanager.models import secretsmanager_backends
 from moto.sns.models import sns_backends
@@ -124,6 +125,12 @@ def owner_of(arn: str) -> str:
         return parts[4]
     name = parts[5].partition("/")[0]
     return next((backend.account_id for backend in _s3() if name in backend.buckets), "")
+
+
+def organization_of(account: str) -> str:
+    """Return the id of the organization that an account made or belongs to, or an empty text."""
+    organization = organizations_backends[account]["aws"].org
+    return str(organization.id) if organization is not None else ""
 
 
 def has_object(bucket: str, key: str) -> bool:

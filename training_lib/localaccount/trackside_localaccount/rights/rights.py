@@ -214,6 +214,8 @@ class Rights:
         if not principal.service:
             keys["aws:principalarn"] = (principal.role_arn or principal.arn,)
             keys["aws:principalaccount"] = (principal.account,)
+            if organization := holdings.organization_of(principal.account):
+                keys["aws:principalorgid"] = (organization,)
             keys["aws:principaltype"] = ("AssumedRole" if principal.role_arn else "User",)
         return Question(principal, access.action, access.resource, {**keys, **access.keys})
 
