@@ -50,7 +50,10 @@ def blocks() -> Iterator[tuple[str, str]]:
 
 
 def test_examples_import_public_modules_only() -> None:
-    allowed = {*PUBLIC, *(f"trackside_localaccount.{name}" for name in ("deploy", "faults", "framework_container"))}
+    allowed = {
+        *PUBLIC,
+        *(f"trackside_localaccount.{name}" for name in ("deploy", "faults", "framework_container", "provision")),
+    }
     private = []
     for page, code in blocks():
         ours = [name for name in imported(code) if name.split(".")[0] in {"trackside", "trackside_localaccount"}]

@@ -333,16 +333,16 @@ class Jobs:
             return
         repository = f"arn:aws:ecr:{registry['region']}:{account}:repository/{registry['repository']}"
         pull = [Access(f"ecr:{action}", repository) for action in _PULL]
-        asked = [Access("ecr:GetAuthorizationToken", "*"), *pull]
-        if refusal := self._rights.role_refusal(job.request["RoleArn"], "SageMaker", *asked):
+        accesses = [Access("ecr:GetAuthorizationToken", "*"), *pull]
+        if refusal := self._rights.role_refusal(job.request["RoleArn"], "SageMaker", *accesses):
             raise CannotStartError(f"Cannot pull algorithm container. {refusal}")
 
     def _may_log(self, job: Job) -> bool:
         region, account = job.arn.split(":")[3:5]
         group = f"arn:aws:logs:{region}:{account}:log-group:/aws/sagemaker/{job.kind.name}Jobs"
         stream = f"{group}:log-stream:{job.name}/algo-1"
-        asked = [Access("logs:CreateLogStream", stream), Access("logs:PutLogEvents", stream)]
-        return not self._rights.role_refusal(job.request["RoleArn"], "SageMaker", *asked)
+        accesses = [Access("logs:CreateLogStream", stream), Access("logs:PutLogEvents", stream)]
+        return not self._rights.role_refusal(job.request["RoleArn"], "SageMaker", *accesses)
 
     def _image_of(self, job: Job) -> Image:
         uri = _uri_of(job)

@@ -187,10 +187,10 @@ class LambdaRuntime:
         )
 
     def _may(self, function: Any, *actions: str) -> bool:
-        """Whether a function's role may write its log, which Lambda does in its name."""
+        """Return whether a function's role may write its log, which Lambda does in its name."""
         group = f"arn:aws:logs:{function.region}:{function.account_id}:log-group:{function.logs_group_name}"
-        asked = (Access(action, f"{group}:log-stream:stream") for action in actions)
-        return not self._rights.role_refusal(function.role, function.function_name, *asked)
+        accesses = (Access(action, f"{group}:log-stream:stream") for action in actions)
+        return not self._rights.role_refusal(function.role, function.function_name, *accesses)
 
     def _files_of(self, function: Any) -> FunctionFiles:
         layers = _layer_contents(function)

@@ -32,7 +32,7 @@ class NameInUseError(Exception):
 
 
 def refuse_names_in_use() -> None:
-    """Let the creation of a resource fail whose name another one has."""
+    """Let the creation of a resource fail if another one has its name."""
     names = vars(parsing)  # where moto's resource map looks for the function
     original = names["parse_and_create_resource"]
 

@@ -1,4 +1,4 @@
-"""What nearly every test puts into an account first: a role, and a queue that hears what topics publish."""
+"""A role, and a queue behind topics: nearly every test puts them into an account first."""
 
 from __future__ import annotations
 

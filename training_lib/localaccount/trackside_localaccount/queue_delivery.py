@@ -110,11 +110,11 @@ class QueueDelivery:
         return _LONGEST_SLEEP_SECONDS  # the end of a batch wakes us
 
     def _may_take(self, mapping: Any) -> bool:
-        """Whether the function's role may take messages, which Lambda does in its name."""
+        """Return whether the function's role may take messages, which Lambda does in its name."""
         backend = lambda_backends[mapping.account_id][mapping.region]
         function = backend.get_function(mapping.function_arn, None)
-        asked = (Access(f"sqs:{action}", mapping.event_source_arn) for action in POLLING)
-        return not self._rights.role_refusal(function.role, function.function_name, *asked)
+        accesses = (Access(f"sqs:{action}", mapping.event_source_arn) for action in POLLING)
+        return not self._rights.role_refusal(function.role, function.function_name, *accesses)
 
     def _until_next(self, queue: Any, before: float) -> float:
         """`before`: the moment of the last look, in milliseconds. What was visible then, yet not given, is blocked."""

@@ -1,1 +1,1 @@
-"""Who may do what: IAM's evaluation of policies, and the requests that it is asked about."""
+"""Evaluation of IAM's policies, and the requests that they decide about."""

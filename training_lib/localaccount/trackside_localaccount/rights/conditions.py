@@ -55,12 +55,12 @@ def values_of(value: Any) -> tuple[str, ...]:
 
 
 def matches(pattern: str, text: str, *, ignore_case: bool = False) -> bool:
-    """Return whether `text` is as `pattern` says, in which `*` stands for any text and `?` for any character."""
+    """Return whether `text` fits `pattern`, in which `*` stands for any text and `?` for any character."""
     return _compiled(pattern, ignore_case).fullmatch(text) is not None
 
 
 def arn_matches(pattern: str, arn: str) -> bool:
-    """Return whether an ARN is as `pattern` says, part by part. Missing parts at the end may be anything."""
+    """Return whether an ARN fits `pattern`, part by part. Missing parts at the end may be anything."""
     parts = pattern.split(":", _ARN_PARTS - 1)
     parts += ["*"] * (_ARN_PARTS - len(parts))
     given = arn.split(":", _ARN_PARTS - 1)

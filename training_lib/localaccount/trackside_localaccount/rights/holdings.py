@@ -1,4 +1,4 @@
-"""What moto holds that IAM's decisions rest on: policies of roles and resources, their tags, keys of encryption."""
+"""The state of moto behind IAM's decisions: policies of roles and resources, their tags, keys of encryption."""
 
 from __future__ import annotations
 

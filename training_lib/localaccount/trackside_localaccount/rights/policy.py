@@ -35,7 +35,7 @@ class Principal:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: may `principal` do `action` with `resource`? `context` has the values that conditions read."""
+    """A question: may `principal` do `action` with `resource`? `context` has the values that conditions read."""
 
     principal: Principal
     action: str
@@ -83,7 +83,7 @@ class Decision:
 
     @property
     def is_allowed(self) -> bool:
-        """No reason speaks against it."""
+        """True if no reason is against it."""
         return not self.reason
 
 
@@ -112,7 +112,7 @@ def decide(question: Question, policies: Policies) -> Decision:
         UnknownConditionError: A condition that nothing here can evaluate.
     """
     for kind, policy in _all(policies):
-        if _any_speaks(policy, question, "Deny", of_resource=kind == "resource-based policy"):
+        if _any_applies(policy, question, "Deny", of_resource=kind == "resource-based policy"):
             return Decision(f"with an explicit deny in {'an' if kind.startswith('i') else 'a'} {kind}")
     return Decision(_missing(question, policies))
 
@@ -120,7 +120,7 @@ def decide(question: Question, policies: Policies) -> Decision:
 def _missing(question: Question, policies: Policies) -> str:
     """Return the first consent that a request lacks, in AWS's words; an empty text if it lacks none."""
     consent = consent_of(policies.resource or (), question)
-    limits = [(kind, _any_speaks(policy, question, "Allow")) for kind, policy in policies.limits]
+    limits = [(kind, _any_applies(policy, question, "Allow")) for kind, policy in policies.limits]
     if question.principal.service:
         needed = [("resource-based policy", consent is Named.ITSELF)]
     elif policies.is_own and consent in {Named.BY_ROLE, Named.ITSELF}:
@@ -129,7 +129,7 @@ def _missing(question: Question, policies: Policies) -> str:
         is_given = consent is not Named.NOT
         needed = [
             ("resource-based policy", is_given or not policies.resource_must_allow),
-            ("identity-based policy", _any_speaks(policies.identity, question, "Allow")),
+            ("identity-based policy", _any_applies(policies.identity, question, "Allow")),
             *limits,
             ("resource-based policy", is_given or policies.is_own),
         ]
@@ -177,12 +177,12 @@ def _all(policies: Policies) -> Iterator[tuple[str, Policy]]:
         yield "resource-based policy", policies.resource
 
 
-def _any_speaks(policy: Policy, question: Question, effect: str, *, of_resource: bool = False) -> bool:
-    """A condition that cannot be evaluated matters only where no other statement speaks."""
+def _any_applies(policy: Policy, question: Question, effect: str, *, of_resource: bool = False) -> bool:
+    """A condition that cannot be evaluated matters only where no other statement applies."""
     unknown: UnknownConditionError | None = None
     for statement in policy:
         try:
-            if _speaks(statement, question, effect, of_resource=of_resource):
+            if _applies(statement, question, effect, of_resource=of_resource):
                 return True
         except UnknownConditionError as error:
             unknown = error
@@ -191,7 +191,7 @@ def _any_speaks(policy: Policy, question: Question, effect: str, *, of_resource:
     return False
 
 
-def _speaks(statement: Statement, question: Question, effect: str, *, of_resource: bool = False) -> bool:
+def _applies(statement: Statement, question: Question, effect: str, *, of_resource: bool = False) -> bool:
     """True if a statement of that effect bears on the question."""
     if statement["Effect"] != effect or not _is_about(statement, question):
         return False

@@ -65,7 +65,7 @@ class Rights:
         self._note = note
         self._lock = threading.Lock()
         self._sessions: dict[tuple[str, str], Any] = {}
-        self.listeners: list[Callable[[Question], None]] = []
+        self.listeners: list[Callable[[Question], object]] = []
 
     # Requests -------------------------------------------------------------------------------------------------------
 
@@ -85,10 +85,10 @@ class Rights:
             return ""
         try:
             accesses = accesses_of(incoming.service, incoming.operation.name, incoming.parameters, place)
-            asked = [one for access in accesses for one in self._asked(access, place)]
+            needed = [one for access in accesses for one in self._needed(access, place)]
         except UnknownAccessError as error:
             raise GapError(f"The local account does not know {error}, so it cannot ask IAM about it.") from error
-        return self._refusal(caller, [*asked, *_to_learn_of_absence(asked)], place)
+        return self._refusal(caller, [*needed, *_to_learn_of_absence(needed)], place)
 
     # What services do -----------------------------------------------------------------------------------------------
 
@@ -101,8 +101,8 @@ class Rights:
             accesses: Actions and resources.
         """
         place = Place(role_arn.split(":")[4], _region_of(accesses))
-        asked = [one for access in accesses for one in self._asked(access, place)]
-        return self._refusal(_caller_of_role(role_arn, session), asked, place)
+        needed = [one for access in accesses for one in self._needed(access, place)]
+        return self._refusal(_caller_of_role(role_arn, session), needed, place)
 
     def service_refusal(self, service: str, access: Access, *, source_arn: str) -> str:
         """Return IAM's sentence if a resource's policy does not let a service in.
@@ -119,11 +119,11 @@ class Rights:
         principal = Principal(f"{service}.amazonaws.com", service=f"{service}.amazonaws.com")
         place = Place(access.resource.split(":")[4], access.resource.split(":")[3])
         caller = Caller(principal, (), ())
-        asked = [Access(one.action, one.resource, {**one.keys, **source}) for one in self._asked(access, place)]
-        return self._refusal(caller, asked, place)
+        needed = [Access(one.action, one.resource, {**one.keys, **source}) for one in self._needed(access, place)]
+        return self._refusal(caller, needed, place)
 
     def simulate(self, role_arn: str, access: Access) -> str:
-        """Return IAM's word for what a role's policies say of an access, without the policy of the resource.
+        """Return IAM's word for an access by a role's policies, without the policy of the resource.
 
         Args:
             role_arn: ARN of the role.
@@ -145,7 +145,7 @@ class Rights:
         """
         principal = Principal(f"arn:aws:iam::{account}:root", account)
         place = Place(account, access.resource.split(":")[3])
-        return self._refusal(Caller(principal, _ADMINISTRATOR, ()), self._asked(access, place), place)
+        return self._refusal(Caller(principal, _ADMINISTRATOR, ()), self._needed(access, place), place)
 
     def can_assume(self, role_arn: str, service: str) -> bool:
         """Return whether a role exists and trusts a service."""
@@ -176,7 +176,7 @@ class Rights:
 
     # Decisions ------------------------------------------------------------------------------------------------------
 
-    def _asked(self, access: Access, place: Place) -> Iterator[Access]:
+    def _needed(self, access: Access, place: Place) -> Iterator[Access]:
         """Yield the access and those to the key of its resource."""
         resource = holdings.real_arn(access.resource)
         yield Access(access.action, resource, access.keys)
@@ -186,8 +186,8 @@ class Rights:
             for action in uses:
                 yield Access(action, key, {"kms:viaservice": (via,), "kms:calleraccount": (place.account,)})
 
-    def _refusal(self, caller: Caller, asked: Iterable[Access], place: Place) -> str:
-        for access in asked:
+    def _refusal(self, caller: Caller, needed: Iterable[Access], place: Place) -> str:
+        for access in needed:
             question = self._question(caller.principal, access, place)
             for listen in self.listeners:
                 listen(question)
@@ -220,10 +220,10 @@ class Rights:
         return Question(principal, access.action, access.resource, {**keys, **access.keys})
 
 
-def _to_learn_of_absence(asked: Iterable[Access]) -> Iterator[Access]:
+def _to_learn_of_absence(needed: Iterable[Access]) -> Iterator[Access]:
     """https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html: an object that does not exist is `not found`
     for those who may list its bucket, and forbidden for others. Its name counts as the prefix (ceph/ceph#68577)."""
-    for access in asked:
+    for access in needed:
         if access.action == "s3:GetObject":
             bucket, _, key = access.resource.removeprefix("arn:aws:s3:::").partition("/")
             if not holdings.has_object(bucket, key):
