@@ -95,6 +95,14 @@ def archive() -> None:
     assert json.loads(described["EventPattern"]) == {"source": ["x"]}
 
 
+def role_with_policies() -> None:
+    document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+    arn = client("iam").create_policy(PolicyName="own", PolicyDocument=json.dumps(document))["Policy"]["Arn"]
+    create({"Role": resource("IAM::Role", RoleName="r", AssumeRolePolicyDocument={}, ManagedPolicyArns=[arn])})
+    attached = client("iam").list_attached_role_policies(RoleName="r")["AttachedPolicies"]
+    assert [each["PolicyName"] for each in attached] == ["own"]
+
+
 def log_group() -> None:
     arn = {"Value": {"Fn::GetAtt": ["Group", "Arn"]}}
     template = {"Resources": {"Group": resource("Logs::LogGroup", LogGroupName="group")}, "Outputs": {"Arn": arn}}
@@ -592,6 +600,7 @@ PROBES: Mapping[str, Callable[[], None]] = {
     "kms-key": kms_key,
     "event-bus": event_bus,
     "log-group": log_group,
+    "role": role_with_policies,
     "archive": archive,
     "archive-update": archive_update,
     "rule-update": rule_update,

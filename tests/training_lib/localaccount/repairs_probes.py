@@ -267,6 +267,12 @@ def sagemaker_tags(client: Client) -> None:
     assert "Requested resource not found" in answer, answer
 
 
+def managed_policies(client: Client) -> None:
+    arn = "arn:aws:iam::aws:policy/AWSCloudFormationReadOnlyAccess"
+    make_role(client)
+    client("iam").attach_role_policy(RoleName="probe", PolicyArn=arn)
+
+
 def policy_simulation(client: Client) -> None:
     iam = client("iam")
     iam.create_role(RoleName="r", AssumeRolePolicyDocument="{}")
@@ -348,6 +354,7 @@ PROBES: dict[str, Callable[[Client], None]] = {
     "sagemaker-jobs": sagemaker_jobs,
     "sagemaker-updates": sagemaker_updates,
     "sagemaker-tags": sagemaker_tags,
+    "managed-policies": managed_policies,
     "policy-simulation": policy_simulation,
     "alarm-first-state": alarm_first_state,
 }

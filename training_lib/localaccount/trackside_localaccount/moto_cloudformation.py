@@ -26,6 +26,7 @@ from moto.dynamodb.models.table import Table
 from moto.ecr.models import Repository, ecr_backends
 from moto.events.models import Archive, EventBus, Rule, events_backends
 from moto.iam.access_control import IAMPolicy
+from moto.iam.models import Role, iam_backends
 from moto.kms.models import Key
 from moto.logs.models import LogGroup
 from moto.s3.models import FakeBucket, s3_backends
@@ -113,6 +114,14 @@ def _mend_log_group() -> None:
     """https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-logs-loggroup.html"""
     stock = LogGroup.get_cfn_attribute
     _replace(LogGroup, "get_cfn_attribute", lambda group, name: f"{stock(group, name)}:*")
+
+
+def _mend_role() -> None:
+    def complete(role: Any, properties: Mapping[str, Any], account: str, region: str) -> None:
+        for arn in properties.get("ManagedPolicyArns") or ():
+            iam_backends[account]["aws"].attach_role_policy(arn, role.name)
+
+    _complete(Role, complete)
 
 
 def _mend_archive() -> None:
@@ -571,6 +580,7 @@ REPAIRS: tuple[Repair, ...] = (
     Repair("kms-key", "a key with tags raises KeyError, and its policy is not JSON", _mend_kms_key),
     Repair("event-bus", "Ref gives a Python object instead of the name, and tags are dropped", _mend_event_bus),
     Repair("log-group", "its ARN does not end with the streams", _mend_log_group),
+    Repair("role", "managed policies are dropped", _mend_role),
     Repair("archive", "an event pattern raises, and Ref gives a Python object", _mend_archive),
     Repair("archive-update", "another pattern makes another archive, without what was kept", _mend_archive_update),
     Repair("rule-update", "another pattern makes another rule, with another ARN", _mend_rule_update),

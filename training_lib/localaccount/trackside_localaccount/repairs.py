@@ -23,6 +23,8 @@ from moto.dynamodb.responses import DynamoHandler
 from moto.events.exceptions import InvalidEventPatternException
 from moto.events.models import EventPattern, EventPatternParser, Rule
 from moto.events.responses import EventsHandler
+from moto.iam.aws_managed_policies import aws_managed_policies_data
+from moto.iam.models import AWSManagedPolicy, IAMBackend
 from moto.iam.responses import IamResponse
 from moto.s3.models import S3Backend
 from moto.sagemaker.exceptions import AWSValidationException
@@ -439,6 +441,27 @@ def _mend_tags() -> None:
 # IAM ------------------------------------------------------------------------------------------------------------------
 
 
+def _mend_managed_policies() -> None:
+    """https://docs.aws.amazon.com/aws-managed-policy/latest/reference/about-managed-policy-reference.html"""
+
+    def attach(account: Account, stock: Any, backend: Any, policy_arn: str, *args: Any, **more: Any) -> None:
+        name = policy_arn.removeprefix("arn:aws:iam::aws:policy/").rpartition("/")[2]
+        if ":iam::aws:" in policy_arn and policy_arn not in backend.managed_policies and name in _policies_of_aws():
+            data = _policies_of_aws()[name]
+            made = AWSManagedPolicy.from_data(name, backend.account_id, backend.region_name, data)
+            backend.managed_policies[made.arn] = made
+        stock(backend, policy_arn, *args, **more)
+
+    for kind in ("role", "user", "group"):
+        _while_attached(IAMBackend, f"attach_{kind}_policy", attach)
+
+
+@functools.cache
+def _policies_of_aws() -> Mapping[str, Any]:
+    policies: Mapping[str, Any] = json.loads(aws_managed_policies_data)
+    return policies
+
+
 def _mend_policy_simulation() -> None:
     def simulate(account: Account, stock: Any, response: Any) -> ActionResult:
         role, resources = response._get_param("PolicySourceArn"), response._get_param("ResourceArns") or ["*"]
@@ -502,6 +525,7 @@ REPAIRS = (
     ),
     Repair("sagemaker-updates", "UpdateTrainingJob is missing", _mend_updates),
     Repair("sagemaker-tags", "fails at tags of what does not exist", _mend_tags),
+    Repair("managed-policies", "AWS's own policies are missing", _mend_managed_policies),
     Repair(
         "policy-simulation",
         "SimulatePrincipalPolicy is missing, which the SDK's version 3 asks",

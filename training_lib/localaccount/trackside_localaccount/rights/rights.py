@@ -206,6 +206,7 @@ class Rights:
             "aws:currenttime": (datetime.now(timezone.utc).isoformat(),),  # noqa: TID251 - as IAM reads its own clock
             "aws:requestedregion": (place.region,),
             "aws:resourceaccount": (holdings.owner_of(access.resource) or place.account,),
+            "s3:resourceaccount": (holdings.owner_of(access.resource) or place.account,),
             "aws:securetransport": ("true",),  # the loopback stands for HTTPS
             "aws:sourceip": ("127.0.0.1",),
             "aws:principalisawsservice": ("true" if principal.service else "false",),
