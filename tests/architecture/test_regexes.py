@@ -35,6 +35,14 @@ ARGUED = {
     ): "names of tools, written in the table of that file",
     ("stacks/settings/setting.py", "check"): "written in the declaration of a setting",
     ("training_lib/localaccount/trackside_localaccount/event_pattern.py", "_wildcard"): "asterisks, the rest escaped",
+    (
+        "training_lib/localaccount/trackside_localaccount/rights/conditions.py",
+        "_compiled",
+    ): "asterisks and question marks, the rest escaped",
+    (
+        "training_lib/localaccount/trackside_localaccount/rights/accesses.py",
+        "_resource_of_kind",
+    ): "forms of ARNs in AWS's own reference, as cfn-lint has it",
 }
 
 
