@@ -17,7 +17,7 @@ from tests.for_each import for_each
 
 FRAMEWORKS = Path(__file__).parents[2] / "training_lib/src/trackside/frameworks"
 FOLDERS = (FRAMEWORKS / "pytorch", FRAMEWORKS.parent / "adapters" / "keras", FRAMEWORKS.parent / "integrations")
-# `kept` of `losses/attention.py` and `readable_tensors` of `data/fingerprint.py` ask themselves.
+# `kept` of `losses/attention.py` and `readable_tensors` of `ground/batch_tensors.py` ask themselves.
 GATE = {"has_memory", "have_memory", "have_rows", "with_memory", "readable", "kept", "readable_tensors"}
 READS = {
     "abs", "add_", "allclose", "aminmax", "any", "argmax", "bincount", "cat", "clone", "coalesce", "contiguous",

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from trackside.frameworks.pytorch.data.fingerprint import readable_tensors, rows_of
+from trackside.frameworks.pytorch.data.fingerprint import rows_of
+from trackside.frameworks.pytorch.ground.batch_tensors import readable_tensors
 
 MOST_REMEMBERED = 1 << 16  # rows of the training
 MOST_OF_A_BATCH = 1024  # rows of one batch of the training

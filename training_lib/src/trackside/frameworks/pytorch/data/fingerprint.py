@@ -5,15 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import torch
 
-from trackside.frameworks.pytorch.ground.memory import has_memory
-from trackside.frameworks.pytorch.ground.structures import flatten
+from trackside.frameworks.pytorch.ground.batch_tensors import readable_tensors
 
-MOST_TENSORS = 8  # of a batch
 SAMPLED = 512  # elements of a tensor
 MOST_COPIED = 1 << 16  # elements of a tensor that is not contiguous
 FEWEST_ELEMENTS = 16  # of a batch: smaller ones are equal by chance
@@ -44,17 +41,6 @@ def fingerprint(batch: Any) -> BatchPrint | None:
         checksum = zlib.crc32(_sample(tensor), checksum)
     rows = rows_of(tensors)
     return BatchPrint(checksum >> (32 - _BITS), rows, rows > 1 and _is_one_row(tensors, rows))
-
-
-def readable_tensors(batch: Any) -> list[torch.Tensor]:
-    """Return the first tensors of a batch that lie in memory of the processor, detached; at most `MOST_TENSORS`."""
-    return [tensor.detach() for tensor in islice(filter(_is_readable, flatten(batch)), MOST_TENSORS)]
-
-
-def _is_readable(tensor: torch.Tensor) -> bool:
-    if not tensor.is_cpu or tensor.layout != torch.strided or tensor.numel() == 0 or tensor.is_complex():
-        return False
-    return type(tensor) is torch.Tensor and has_memory(tensor) and not tensor.is_quantized
 
 
 def _sample(tensor: torch.Tensor) -> bytes:

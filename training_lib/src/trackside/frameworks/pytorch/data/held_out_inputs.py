@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from trackside.frameworks.pytorch.data.fingerprint import fingerprint, readable_tensors, rows_of
+from trackside.frameworks.pytorch.data.fingerprint import fingerprint, rows_of
+from trackside.frameworks.pytorch.ground.batch_tensors import readable_tensors
 from trackside.frameworks.pytorch.ground.script_objects import length_of
 
 FEWEST_ROWS = 32  # of a pass

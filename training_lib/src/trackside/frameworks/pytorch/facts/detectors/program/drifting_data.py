@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from trackside.contracts.observations import DRIFTING_DATA
-from trackside.frameworks.pytorch.data.fingerprint import readable_tensors
 from trackside.frameworks.pytorch.facts.detector import Watch
+from trackside.frameworks.pytorch.ground.batch_tensors import readable_tensors
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of
 from trackside.frameworks.shared.detectors import watches
