@@ -3,8 +3,8 @@
     python -m benchmarks.mending [--programs classifier regression] [--only WORD ...] [--write docs/agents.md]
 
 The scripts are the right programs of `benchmarks.rehearsal` with one mistake each. Each is run by `trackside run`, and
-a fixed recipe edits it by the `repair` and the likeliest cause of its first problem: it knows neither the mistake nor
-the right program. It runs again, at most three times, until `trackside compare` gives "mended" against the first run.
+a fixed recipe applies the `edits` of the first problem that has any: it knows neither the mistake nor the right
+program. It runs again, at most three times, until `trackside compare` gives "mended" against the first run.
 A place counts as right within two lines of a line that the mistake changed.
 """
 
@@ -13,12 +13,11 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import re
 import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,6 @@ BEGIN, END = "<!-- mended -->", "<!-- end -->"
 MOST_CHANGES = 3
 NEAR = 2  # lines
 TRACKSIDE = (sys.executable, "-m", "trackside")
-
-Lines = list[str]
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ def mended(mistake: Mistake, program: str) -> Mended:
     place = problems[0]["repair"]["place"]
     is_place = place is not None and any(abs(place["line"] - line) <= NEAR for line in changed(right(program), text))
     for change in range(1, MOST_CHANGES + 1):
-        edited = by_recipe(text, problems[0])
+        edited = by_recipe(text, problems)
         if edited is None or edited == text:
             break
         text = edited
@@ -132,96 +129,16 @@ def changed(before: str, after: str) -> set[int]:
     return found
 
 
-def by_recipe(text: str, problem: Mapping[str, Any]) -> str | None:
-    """Return the text with the change that a problem asks for; None if the recipe has none for its cause."""
-    repair, causes = problem["repair"], problem["causes"]
-    place, cause = repair["place"], causes[0]["cause"] if causes else ""
-    if place is None:
-        return None
-    lines, at = text.splitlines(), place["line"] - 1
-    if repair["setting"]:
-        lines[at] = with_setting(lines[at], repair["setting"], repair["proposed"])
-    elif cause in RECIPES:
-        RECIPES[cause](lines, at)
-    else:
-        return None
-    return "\n".join([*lines, ""])
-
-
-def with_setting(line: str, name: str, value: float) -> str:
-    given = re.compile(rf"\b{name}=[-+0-9.e]+")
-    return given.sub(f"{name}={value!r}", line) if given.search(line) else f"{line.rstrip(')')}, {name}={value!r})"
-
-
-def _clear(lines: Lines, at: int) -> None:
-    lines.insert(at, f"{_indent(lines[at])}{_optimizer(lines)}.zero_grad()")
-
-
-def _clear_after_the_step(lines: Lines, at: int) -> None:
-    cleared = lines.pop(at)
-    step = next((number for number, line in enumerate(lines) if ".step()" in line), at)
-    lines.insert(step + 1, _indent(lines[step]) + cleared.strip())
-
-
-def _make_before_the_loop(lines: Lines, at: int) -> None:
-    made = re.sub(r"\([\w.]+\(\)", "(model.parameters()", lines.pop(at))
-    loop = next((number for number, line in enumerate(lines) if line.startswith(("for ", "while "))), at)
-    while loop < at:  # a loop that came before
-        loop = next((n for n in range(loop + 1, len(lines)) if lines[n].startswith(("for ", "while "))), len(lines))
-    lines.insert(loop, made)
-
-
-def _drop_softmax(lines: Lines, at: int) -> None:
-    lines[at] = re.sub(r"\.(log_)?softmax\([^()]*\)", "", lines[at])
-
-
-def _turn_the_sign(lines: Lines, at: int) -> None:
-    lines[at] = lines[at].replace("= -", "= ", 1)
-
-
-def _rectify(lines: Lines, at: int) -> None:
-    lines[at] = re.sub(r"\b(Sigmoid|Tanh)\b", "ReLU", re.sub(r"\b(sigmoid|tanh)\b", "relu", lines[at]))
-
-
-def _attach(lines: Lines, at: int) -> None:
-    lines[at] = lines[at].replace(".detach()", "").replace("requires_grad_(False)", "requires_grad_(True)")
-
-
-def _leave_out(lines: Lines, at: int) -> None:
-    lines[at] = f"{_indent(lines[at])}pass"
-
-
-def _train_mode(lines: Lines, at: int) -> None:
-    cleared = next((number for number, line in enumerate(lines) if ".zero_grad(" in line), at)
-    lines.insert(cleared, f"{_indent(lines[cleared])}model.train()")
-
-
-def _raise_the_limit(lines: Lines, at: int) -> None:
-    lines[at] = re.sub(r"[-+0-9.e]+(?=\)\s*$)", "1.0", lines[at])
-
-
-RECIPES: Mapping[str, Callable[[Lines, int], None]] = {
-    "missing-zero-grad": _clear,
-    "step-order": _clear_after_the_step,
-    "parameters-not-in-optimizer": _make_before_the_loop,
-    "double-softmax": _drop_softmax,
-    "loss-sign": _turn_the_sign,
-    "vanishing-gradients": _rectify,
-    "saturated-units": _rectify,
-    "frozen-parameters": _attach,
-    "symmetric-initialization": _leave_out,
-    "train-eval-mode": _train_mode,
-    "clipping-too-low": _raise_the_limit,
-}
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
-
-
-def _optimizer(lines: Lines) -> str:
-    found = re.search(r"(\w+)\.step\(\)", "\n".join(lines))
-    return found[1] if found else "optimizer"
+def by_recipe(text: str, problems: list[Mapping[str, Any]]) -> str | None:
+    """Return the text with the edits of the first problem that has any; None without any."""
+    edits = next((problem["repair"]["edits"] for problem in problems if problem["repair"]["edits"]), ())
+    lines = text.splitlines()
+    for edit in sorted(edits, key=lambda edit: -int(edit["line"])):
+        at = edit["line"] - 1
+        if lines[at] != edit["old"]:
+            return None
+        lines[at : at + 1] = edit["new"].splitlines()
+    return "\n".join([*lines, ""]) if edits else None
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def test_no_place_is_forgotten() -> None:
     others = {
         "agents/problems.py": "says `standing` or `recovered` of each problem",
         "local/event_lines.py": "a problem is written as it comes, and a recovery is a note of `local/run.py`",
-        "runs/repair.py": "the change for a problem, whatever became of it",
+        "runs/mending/repair.py": "the change for a problem, whatever became of it",
         "runs/run_waiting.py": "waits for problems that stand",
         "cli/terminal/views/check_view.py": "a rehearsal of minutes has the cards of `findings`",
         "evaluation/results/final_verdict.py": "decides that a rule with an issue, recovered or not, has its end",

@@ -11,7 +11,7 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.run.recorded_names import plain_name
 from trackside.contracts.verdict import Verdict
 from trackside.runs.recorded_run import RecordedRun
-from trackside.runs.repair import repair_of
+from trackside.runs.mending.repair import repair_of
 from trackside.runs.source_text import SourceText
 from trackside.runs.what_to_do import steps_to_try
 

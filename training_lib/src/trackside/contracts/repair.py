@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trackside.contracts.stored_fields import COUNT, NUMBER, TEXT, choice, nullable, record, stored
+from trackside.contracts.stored_fields import COUNT, NUMBER, TEXT, choice, nullable, record, records, stored
 
 
 class PlaceKind(str, Enum):
@@ -39,6 +39,15 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Edit:
+    """A line of a file, and the text in its place."""
+
+    line: int = field(metadata=stored(COUNT, "The number of the line, from 1, before any of the changes."))
+    old: str = field(metadata=stored(TEXT, "The whole line."))
+    new: str = field(metadata=stored(TEXT, "The text in its place, of one line or more; empty to leave the line out."))
+
+
+@dataclass(frozen=True)
 class Repair:
     """All that an editor of the script needs of a problem."""
 
@@ -57,3 +66,7 @@ class Repair:
     value: float | None = field(default=None, metadata=stored(nullable(NUMBER), "Its value in this run."))
     proposed: float | None = field(default=None, metadata=stored(nullable(NUMBER), "The value to try first."))
     change: str = field(default="", metadata=stored(TEXT, "The smallest change, a sentence; empty if none is known."))
+    edits: tuple[Edit, ...] = field(
+        default=(),
+        metadata=stored(records(Edit), "The change as lines of the file of `place`; empty where it is not settled."),
+    )

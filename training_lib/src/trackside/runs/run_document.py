@@ -12,7 +12,7 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.stored_fields import document_of
 from trackside.contracts.verdict import Verdict
 from trackside.runs.command_end import exit_code_of, signal_of
-from trackside.runs.repair import repair_of
+from trackside.runs.mending.repair import repair_of
 from trackside.runs.source_text import SourceText
 from trackside.runs.what_to_do import steps_to_try
 

@@ -67,22 +67,33 @@ class SourceText:
         if of_cell := _CELL.fullmatch(place):
             return SourceLine(place, self._line_of_cell(int(of_cell[1]), int(of_cell[2])))
         name, _, number = place.rpartition(":")
-        folder = self._folder
-        if folder is None or not name or not number.isdigit():
+        path = self._path(name)
+        if path is None or not number.isdigit():
             return SourceLine(place)
-        path = Path(os.path.normpath(folder / name))
-        try:
-            if not path.is_file():
-                return SourceLine(place)
-            shown = f"{_as_typed(path)}:{number}"
-            state = path.stat()
-            if state.st_mtime > self._trained_at or state.st_size > MOST_BYTES:
-                return SourceLine(shown)
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            return SourceLine(place)
+        lines = self.text(name).splitlines()
         text = lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""
-        return SourceLine(shown, text[:MOST_CHARACTERS])
+        return SourceLine(f"{_as_typed(path)}:{number}", text[:MOST_CHARACTERS])
+
+    def text(self, name: str) -> str:
+        """Return a file as it was in the training; "" if it has changed since, or is gone. Never raises.
+
+        Args:
+            name: The file, relative to the folder of the script.
+        """
+        path = self._path(name)
+        try:
+            if path is None or path.stat().st_mtime > self._trained_at or path.stat().st_size > MOST_BYTES:
+                return ""
+            return path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
+    def _path(self, name: str) -> Path | None:
+        path = Path(os.path.normpath(self._folder / name)) if self._folder is not None and name else None
+        try:
+            return path if path is not None and path.is_file() else None
+        except (OSError, ValueError):
+            return None
 
     def answers(self, verdict: Verdict) -> tuple[str, ...]:
         """Return the answers that a problem is about, each as a line with its reward. Never raises.
@@ -118,6 +129,11 @@ class SourceText:
     def folder(self) -> str:
         """The absolute folder that places are relative to; "" if it is unknown."""
         return str(self._folder) if self._folder is not None else ""
+
+    @property
+    def run(self) -> str:
+        """The location of the run."""
+        return self._run
 
     @property
     def script(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ParameterFacts
+from trackside.contracts.observations import TRAINING_MODE_EVALUATIONS
 from trackside.contracts.run.recorded_names import GRADIENTS_KEPT
 from trackside.evidence.question import Answer, Known, question
 from trackside.situation.aims import has_several_aims
@@ -112,6 +113,16 @@ def depends_on_mode(known: Known) -> Answer:
     """The model has normalisation or dropout."""
     facts = known.window.facts
     return any(module.role in _DEPENDS_ON_MODE for module in facts.modules) if facts and facts.modules else None
+
+
+@question(refutes=(Cause.TRAIN_EVAL_MODE,))
+def perhaps_wrong_mode(known: Known) -> Answer:
+    """A layer that depends on the mode was in evaluation mode at a step, or was evaluated in training mode."""
+    facts = known.window.facts
+    if facts is None or not facts.modules:
+        return None
+    of_modes = [module.is_training for module in facts.modules if module.role in _DEPENDS_ON_MODE]
+    return not all(of_modes) or TRAINING_MODE_EVALUATIONS.of(facts.program) > 0
 
 
 def _share_of_parameters(known: Known, is_meant: Callable[[ParameterFacts], bool], words: str) -> Answer:

@@ -14,7 +14,7 @@ from trackside.contracts.cause import Cause, Suspicion
 from trackside.contracts.issue_group import IssueGroup, group_of_one
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ProgramFacts
 from trackside.contracts.repair import PlaceKind, Repair
-from trackside.runs.repair import repair_of
+from trackside.runs.mending.repair import repair_of
 from trackside.runs.source_text import SourceText
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import write_facts

@@ -1,0 +1,1 @@
+"""What to change in a script: the line to look at, the value to try first, and the change as text."""
