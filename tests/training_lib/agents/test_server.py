@@ -40,6 +40,7 @@ READING = {
     "query_runs",
     "explain_rule",
     "judge_again",
+    "judge_path",
 }
 ACTING = {"start_check", "check_result", "stop_run"}
 OF_A_RUN = {"read_verdict", "read_problem", "read_rules_of_run", "read_findings", "wait_for_news", "list_series"}

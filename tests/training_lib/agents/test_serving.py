@@ -64,8 +64,8 @@ def test_over_standard_input_and_output(where: Path) -> None:
             assert result.structured_content is not None
             return len(tools), result.structured_content["worst"]
 
-    assert anyio.run(talk) == (12, "critical")
-    assert anyio.run(talk, "--allow-actions") == (15, "critical")
+    assert anyio.run(talk) == (13, "critical")
+    assert anyio.run(talk, "--allow-actions") == (16, "critical")
 
 
 def test_over_http_with_the_token_only(where: Path) -> None:

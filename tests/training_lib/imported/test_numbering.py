@@ -59,6 +59,31 @@ def test_a_resumed_training_goes_over_steps_again() -> None:
         assert newest_course(points_of(steps, steps)).steps.tolist() == steps
 
 
+FALLING = [0.69314718, 0.51234567, 0.41234567, 0.45678901]
+
+
+@pytest.mark.parametrize(
+    ("columns", "steps"),
+    [
+        pytest.param({"valid_loss": [*FALLING, FALLING[2]]}, 4, id="the-best-round-again"),
+        pytest.param({"train_loss": [*FALLING, FALLING[2]], "valid_loss": [*FALLING, FALLING[2]]}, 4, id="of-both"),
+        pytest.param({"valid_loss": [*FALLING, FALLING[3]]}, 4, id="the-last-round-again"),
+        pytest.param({"train_loss": [*FALLING, 0.3333333], "valid_loss": [*FALLING, FALLING[2]]}, 5, id="of-one-alone"),
+        pytest.param(
+            {"train_loss": [*FALLING, FALLING[1]], "valid_loss": [*FALLING, FALLING[2]]}, 5, id="of-two-rounds"
+        ),
+        pytest.param({"valid_loss": [0.69, 0.51, 0.41, 0.45, 0.41]}, 5, id="rounded-numbers"),
+        pytest.param({"valid_loss": [0.69314718] * 5}, 5, id="a-loss-that-stands-still"),
+        pytest.param({"valid_loss": [0.69314718, 0.69314718]}, 2, id="too-few-points"),
+        pytest.param({"valid_loss": [*FALLING, 0.4999999]}, 5, id="another-round"),
+        pytest.param({"valid_loss": [*FALLING, float("inf")]}, 5, id="a-loss-that-broke"),
+    ],
+)
+def test_a_summary_of_the_best_round_is_no_step(columns: dict[str, Sequence[float]], steps: int) -> None:
+    found = of_rows(step=range(len(next(iter(columns.values())))), **columns)
+    assert [len(found.series[name]) for name in columns] == [steps] * len(columns)
+
+
 def test_the_interval_is_that_of_the_training_loss() -> None:
     found = of_rows(step=[5, 10, 15, 20], loss=[4, 3, 2, 1], eval_loss=[NAN, NAN, NAN, 1])
     assert found.interval == 5

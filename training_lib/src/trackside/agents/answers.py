@@ -86,6 +86,44 @@ class RunVerdict:
 
 
 @dataclass(frozen=True)
+class JudgedLogLine:
+    """A log of another tool. `judged_as` are its columns by role; "step" is a `counted` thing: a step, row or epoch."""
+
+    log: str
+    format: str
+    judged_as: tuple[str, ...]
+    rows: int
+    evaluations: int
+    last_step: int
+    counted: str
+    worst: str
+    problems: tuple[ProblemLine, ...]
+    more_problems: int
+    reservations: tuple[str, ...]
+    rules_asked: int
+    rules_not_asked: int
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """Logs at a path, judged. `without_loss`: logs that no number says to be of a training."""
+
+    logs: tuple[JudgedLogLine, ...]
+    without_loss: tuple[str, ...]
+    other_files: int
+    next_cursor: str = ""
+
+
+@dataclass(frozen=True)
+class LineEdit:
+    """A line of the file, and the text in its place; empty to leave it out."""
+
+    line: int
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
 class LikelyCause:
     """A cause that the evidence of the run supports."""
 
@@ -98,7 +136,7 @@ class LikelyCause:
 
 @dataclass(frozen=True)
 class ProblemDetail:
-    """A problem in full."""
+    """A problem in full. `edits`: the change as lines of the file of `place`, where it is settled."""
 
     run: str
     problem: str
@@ -117,6 +155,7 @@ class ProblemDetail:
     series: tuple[tuple[int, Number], ...]
     causes: tuple[LikelyCause, ...]
     change: str
+    edits: tuple[LineEdit, ...]
     what_to_do: tuple[str, ...]
     also_found: tuple[str, ...]
     go_back_to: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trackside.agents.answers import Evidence, LikelyCause, Number, ProblemDetail, ProblemLine, SourceLine
+from trackside.agents.answers import Evidence, LikelyCause, LineEdit, Number, ProblemDetail, ProblemLine, SourceLine
 from trackside.agents.text import MOST_LINE, one_line, sentence, shown_name
 from trackside.contracts.fields import write_number
 from trackside.contracts.issue_group import IssueGroup
@@ -10,8 +10,8 @@ from trackside.contracts.repair import Place, Repair
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.run.recorded_names import plain_name
 from trackside.contracts.verdict import Verdict
-from trackside.runs.recorded_run import RecordedRun
 from trackside.runs.mending.repair import repair_of
+from trackside.runs.recorded_run import RecordedRun
 from trackside.runs.source_text import SourceText
 from trackside.runs.what_to_do import steps_to_try
 
@@ -74,6 +74,11 @@ def problem_detail(recorded: RecordedRun, group: IssueGroup, sources: SourceText
             for one in group.suspicions[:MOST_CAUSES]
         ),
         change=one_line(repair.change),
+        edits=tuple(
+            LineEdit(edit.line, _as_code(edit.old), _as_code(edit.new))
+            for edit in repair.edits
+            if max(len(edit.old), len(edit.new)) <= MOST_LINE
+        ),
         what_to_do=tuple(one_line(step) for step in steps_to_try(lead, group.suspicions)),
         also_found=tuple(shown_name(symptom.configuration_name) for symptom in group.symptoms[:MOST_ALSO]),
         go_back_to=one_line(lead.way_back),
@@ -97,6 +102,11 @@ def _series(verdict: Verdict) -> tuple[tuple[int, Number], ...]:
 
 def _source_line(place: Place | None) -> SourceLine | None:
     return None if place is None else SourceLine(one_line(place.file), place.line, one_line(place.text, MOST_LINE))
+
+
+def _as_code(text: str) -> str:
+    """Return lines of code with their indentation, without characters that hide or direct."""
+    return "\n".join(f"{line[: len(line) - len(line.lstrip(' '))]}{one_line(line)}" for line in text.split("\n"))
 
 
 def _evidence(repair: Repair) -> Evidence | None:

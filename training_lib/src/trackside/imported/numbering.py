@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,8 @@ from trackside.imported.names import Meanings, words_of
 from trackside.imported.points import Points, in_order
 
 STEPS, EPOCHS, ROWS, ROUNDS = "steps", "epochs", "rows", "rounds"
+_FEW = 2  # points, of which nothing can be a summary
+_DIGITS_OF_CHANCE = 4  # decimals: numbers with fewer repeat by chance
 _MOST_STEP = 2**53  # as a number of a log is a float
 
 
@@ -55,7 +57,28 @@ def numbered(log: Log, meanings: Meanings) -> NumberedLog:
         series[name] = in_order(newest_course(own))
         if name in meanings.losses.values():
             repeated = max(repeated, len(own) - len(series[name]))
-    return NumberedLog(log, meanings, unit, series, repeated)
+    judged = [*meanings.losses.values(), *(one.column for one in meanings.evaluations)]
+    return NumberedLog(log, meanings, unit, without_summary(series, judged), repeated)
+
+
+def without_summary(series: Mapping[str, Points], judged: Sequence[str]) -> Mapping[str, Points]:
+    """Return the series without a last step at which a writer logs its best round again, as MLflow does for trees.
+
+    Such a step repeats the numbers of exactly one earlier step in every loss, to more digits than chance allows.
+
+    Args:
+        series: Points by name, ascending by their steps.
+        judged: Names of the losses, also of evaluations.
+    """
+    losses = [series[name] for name in judged if len(series.get(name, ())) > _FEW]
+    last = max((int(points.steps[-1]) for points in losses), default=-1)
+    if not losses or any(points.steps[-1] != last for points in losses):
+        return series
+    alike = [set(points.steps[:-1][points.values[:-1] == points.values[-1]].tolist()) for points in losses]
+    are_long = all(round(float(points.values[-1]), _DIGITS_OF_CHANCE) != points.values[-1] for points in losses)
+    if not are_long or len(set.intersection(*alike)) != 1:
+        return series
+    return {name: points.kept(points.steps != last) for name, points in series.items()}
 
 
 def newest_course(points: Points) -> Points:

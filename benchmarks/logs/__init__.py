@@ -1,0 +1,1 @@
+"""Logs of other people's trainings, each read by a person first."""
