@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from trackside.imported.event_records import read_events
+from trackside.imported.files import StoredFile
 from trackside.imported.log import Series
 from trackside.records.tensorboard_file import (
     encode_histogram,
@@ -18,19 +18,17 @@ from trackside.records.tensorboard_file import (
     encode_version,
     histogram_of,
 )
+from trackside.storage.memory import MemoryStore
 
 SAMPLES = Path(__file__).with_name("samples")  # written by PyTorch's SummaryWriter and by TensorBoard 2.21
-
-
-def cut(data: bytes, size: int) -> Iterator[bytes]:
-    """Yield the data in parts."""
-    return (data[first : first + size] for first in range(0, len(data), size))
 
 
 def read(data: bytes, *, size: int = 1 << 20) -> Series:
     """Return the series of an event file that is read in parts of so many bytes."""
     series = Series()
-    read_events(cut(data, size), series, name="events")
+    store = MemoryStore()
+    store.put("events", data)
+    read_events(StoredFile(store, "events", len(data)), series, size=size)
     return series
 
 
@@ -110,4 +108,4 @@ def test_what_is_broken_is_named_and_the_rest_is_read(broken: object, damage: st
     assert callable(broken)
     series = read(broken(written(20)))
     assert len(series.points().get("rate", ())) == count
-    assert (damage in " ".join(series.damage)) if damage else not series.damage
+    assert (damage in " ".join(series.all_damage())) if damage else not series.damage

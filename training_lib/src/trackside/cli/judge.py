@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from trackside.choosing.rule_choice import Chosen
-    from trackside.imported.finding import LeftOut
+    from trackside.imported.finding import Growing, LeftOut
     from trackside.local.judged_log import JudgedLog
 
 SCHEMA_VERSION = 1
@@ -85,7 +85,7 @@ def command(
     if follow and (into or output == "json"):
         raise click.UsageError(f"--follow does not go together with {'--into' if into else '--json'}.")
     if follow:
-        judge = functools.partial(_judged, path, named, chosen)
+        judge = functools.partial(_judged, path, named, chosen, growing=_growing())
         followed = _Followed(path, judge, fail_on=fail_on, idle_seconds=idle)
         click.get_current_context().exit(followed.run(time.monotonic, time.sleep))
     left_out = _left_out()
@@ -105,6 +105,7 @@ def _judged(
     *,
     into: str = "",
     left_out: LeftOut,
+    growing: Growing | None = None,
     has_ended: bool = True,
 ) -> Iterable[JudgedLog]:
     from trackside.cli.terminal.progress import shown_waiting
@@ -112,7 +113,7 @@ def _judged(
     from trackside.local.judged_log import judge_log
 
     with shown_waiting(f"judging {path}"):
-        for found in find_logs(path, columns, left_out):
+        for found in find_logs(path, columns, left_out, growing=growing, has_ended=has_ended):
             yield judge_log(found, chosen, clock=time.time, into=into, has_ended=has_ended)
 
 
@@ -268,6 +269,12 @@ class _Followed:
                 console.print(VerdictCard(group, sources=SourceText(judged.recorded.location.uri)))
                 console.print()
         keeps_up(console)
+
+
+def _growing() -> Growing:
+    from trackside.imported.finding import Growing
+
+    return Growing()
 
 
 def _left_out() -> LeftOut:

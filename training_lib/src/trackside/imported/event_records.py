@@ -13,13 +13,13 @@ read by columns. What is left is skipped: pictures, texts, graphs.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trackside.imported.log import Series
+from trackside.imported.log import LogFile, Series
 from trackside.records.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, WireError, WireField, read_fields
 from trackside.records.tfevents import has_intact_header
 
@@ -56,17 +56,17 @@ class _Form:
     fixed: NDArray[np.intp]
 
 
-def read_events(chunks: Iterable[bytes], series: Series, *, name: str, prefix: str = "") -> None:
-    """Read the scalars of an event file.
+def read_events(file: LogFile, series: Series, *, prefix: str = "", size: int = 1 << 20) -> None:
+    """Read the scalars of an event file that are not read yet.
 
     Args:
-        chunks: The content, in order.
+        file: The file.
         series: Gets the points.
-        name: The file, for messages.
         prefix: Stands before the tags.
+        size: Bytes to read at once.
     """
-    rest, at, damaged = b"", 0, 0
-    for chunk in chunks:
+    name, rest, at, damaged = file.name, b"", series.ends.get(file.name, 0), 0
+    for chunk in series.unread(file, size=size):
         data = rest + chunk if rest else chunk
         if at == 0 and len(data) >= _FRAME and not has_intact_header(data):
             series.note(f"{name} does not begin with a record of TensorBoard")
@@ -74,12 +74,13 @@ def read_events(chunks: Iterable[bytes], series: Series, *, name: str, prefix: s
         starts, lengths, end = _frames(data)
         damaged += _read_block(np.frombuffer(data, np.uint8), starts, lengths, series, prefix)
         rest, at = data[end:], at + end
+        series.has_read(file, end)
         if len(rest) >= _FRAME and _LENGTH.unpack_from(rest)[0] > MOST_RECORD_BYTES:
             series.note(f"{name} is damaged from byte {at:,} on: the rest of it is not read")
             return
-    if damaged:
-        series.note(f"{name}: {damaged:,} record{' has' if damaged == 1 else 's have'} a wrong checksum, left out")
-    if rest:
+    words = f"a wrong checksum, left out, in {name}"
+    series.count(damaged, f"record has {words}", f"records have {words}")
+    if rest and series.is_over:
         series.note(f"{name} ends within a record: its writer was killed, or still writes")
 
 

@@ -13,7 +13,7 @@ from trackside.contracts.run_layout import INDEX_PREFIX, STATISTICS, TENSORS
 from trackside.imported import formats
 from trackside.imported.files import WHAT_IS_READ, files_at
 from trackside.imported.format import PRINTED, Format
-from trackside.imported.log import Log, LogFile
+from trackside.imported.log import Log, LogFile, Series
 from trackside.imported.names import meanings_of
 from trackside.imported.numbering import NumberedLog, numbered
 
@@ -49,13 +49,44 @@ def all_formats() -> tuple[Format, ...]:
     return tuple(sorted((one for one in found if isinstance(one, Format)), key=lambda one: one.order))
 
 
-def find_logs(location: str, columns: Mapping[str, str], left_out: LeftOut) -> Iterator[NumberedLog]:
-    """Yield the logs at a location, one after the other: only one is held in memory.
+class Growing:
+    """Logs that grow: what was read of each, so that the next look reads what is new."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, str], Series] = {}
+
+    def series_of(self, form: str, name: str, files: Sequence[LogFile], *, is_over: bool) -> Series:
+        """Return what was read of a log; nothing of one with a file that has become shorter.
+
+        Args:
+            form: The format.
+            name: The log.
+            files: Its files.
+            is_over: It grows no more.
+        """
+        series = self._read.setdefault((form, name), Series())
+        if any(file.size < series.ends.get(file.name, 0) for file in files):
+            series = self._read[form, name] = Series()
+        series.is_over = is_over
+        return series
+
+
+def find_logs(
+    location: str,
+    columns: Mapping[str, str],
+    left_out: LeftOut,
+    *,
+    growing: Growing | None = None,
+    has_ended: bool = True,
+) -> Iterator[NumberedLog]:
+    """Yield the logs at a location, one after the other: only one is held in memory, unless they grow.
 
     Args:
         location: A file, a folder or `s3://bucket/prefix`.
         columns: Columns by role, as the user names them.
         left_out: Is filled with what is not judged.
+        growing: Keeps what was read for the next look; None: there is none.
+        has_ended: The logs grow no more.
 
     Raises:
         LocationNotFoundError: Nothing is at the location.
@@ -71,7 +102,8 @@ def find_logs(location: str, columns: Mapping[str, str], left_out: LeftOut) -> I
     count = 0
     for form, own in by_format.items():
         for name, group in form.group(own).items():
-            for log in form.read(name, group):
+            kept = growing or Growing()
+            for log in form.read(name, group, kept.series_of(form.name, name, group, is_over=has_ended)):
                 try:
                     found = _numbered(log, columns)
                 except ConfigurationError as error:

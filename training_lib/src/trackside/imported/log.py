@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -62,15 +63,23 @@ class Log:
 
 @dataclass
 class Series:
-    """The series of a log that is being read, by name.
+    """The series of a log that is being read, by name. A log that grows is read on where its reader stopped.
 
-    damage  what could not be read, a sentence each
-    rows    number of rows so far, for formats with rows
+    damage    what could not be read, a sentence each
+    rows      number of rows so far, for formats with rows
+    is_over   the log grows no more: an end that is not whole is read, or is damage
+    ends      by file, the first byte that is not read yet
+    known     by file, what its reader must know of what it read before
+    counted   number of damaged parts, by the words for one and for several
     """
 
     damage: list[str] = field(default_factory=list)
     rows: int = 0
     left_out: set[str] = field(default_factory=set)
+    is_over: bool = True
+    ends: dict[str, int] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)
+    counted: Counter[tuple[str, str]] = field(default_factory=Counter)
     _gathered: dict[str, Gathering] = field(default_factory=dict)
 
     def of(self, name: str) -> Gathering | None:
@@ -105,8 +114,26 @@ class Series:
 
     def note(self, damage: str) -> None:
         """Note damage, up to a bound."""
-        if len(self.damage) < MOST_DAMAGE:
+        if len(self.damage) < MOST_DAMAGE and damage not in self.damage:
             self.damage.append(damage)
+
+    def unread(self, file: LogFile, *, size: int = 4 << 20) -> Iterator[bytes]:
+        """Yield what is not read of a file yet, in parts."""
+        return file.chunks(start=self.ends.get(file.name, 0), size=size)
+
+    def has_read(self, file: LogFile, count: int) -> None:
+        """Note that so many more bytes of a file are read."""
+        self.ends[file.name] = self.ends.get(file.name, 0) + count
+
+    def count(self, number: int, one: str, several: str) -> None:
+        """Count damaged parts: `1 line is no JSON object`, `2 lines are no JSON object`."""
+        if number:
+            self.counted[one, several] += number
+
+    def all_damage(self) -> tuple[str, ...]:
+        """Return what could not be read so far, a sentence each."""
+        counted = [f"{number:,} {one if number == 1 else several}" for (one, several), number in self.counted.items()]
+        return (*self.damage, *counted)
 
     def points(self) -> dict[str, Points]:
         """Return the points of each series that has any."""

@@ -82,25 +82,27 @@ class Gathering:
         self._raw.append(points_of(steps, values, times))
         self._raw_count += len(self._raw[-1])
         if self._raw_count >= max(_MOST_RAW, self._most):
-            self._settle(is_end=False)
+            self._settle()
 
     def points(self) -> Points:
-        """Return all points so far."""
+        """Return all points so far; more may be added after."""
         self._settle_loose()
-        self._settle(is_end=True)
-        return self._kept
+        self._settle()
+        each = self._kept.merged
+        rest = [merged(joined(self._raw), each, counts=self._counts)] if self._raw else []
+        return joined([self._kept, *rest], each)
 
     def _settle_loose(self) -> None:
         loose, self._loose = self._loose, ([], [], [])
         if loose[0]:
             self.extend(*loose)
 
-    def _settle(self, *, is_end: bool) -> None:
-        """Merge the raw points as the kept ones are merged; a rest waits for its neighbours, but at the end."""
+    def _settle(self) -> None:
+        """Merge the raw points as the kept ones are merged; a rest waits for its neighbours."""
         if not self._raw:
             return
         raw, each = joined(self._raw), self._kept.merged
-        whole = len(raw) if is_end else len(raw) // each * each
+        whole = len(raw) // each * each
         places = np.arange(len(raw))
         self._raw = [raw.kept(places[whole:])] if whole < len(raw) else []
         self._raw_count = len(raw) - whole

@@ -23,7 +23,7 @@ def _is_ours(file: LogFile) -> bool:
     return file.head().startswith(_MARK)
 
 
-def _read(name: str, files: Sequence[LogFile]) -> Iterable[Log]:
+def _read(name: str, files: Sequence[LogFile], _: Series) -> Iterable[Log]:
     (file,) = files
     try:
         with closing(_opened(file.path())) as database:

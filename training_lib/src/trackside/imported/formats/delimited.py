@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -33,22 +34,20 @@ def _is_table(names: bytes, values: bytes, mark: bytes) -> bool:
     return len(parts) > 1 and are_names and values.count(mark) == len(parts) - 1 and values[:1] in _NUMBER_BYTES
 
 
-def _read(name: str, files: Sequence[LogFile]) -> Iterable[Log]:
+def _read(name: str, files: Sequence[LogFile], series: Series) -> Iterable[Log]:
     (file,) = files
-    series = Series()
     _read_table(file, series)
-    yield Log(
-        name, file.where, FORMAT.name, series.points(), damage=tuple(series.damage), left_out=len(series.left_out)
-    )
+    yield Log(name, file.where, FORMAT.name, series.points(), damage=series.all_damage(), left_out=len(series.left_out))
 
 
 def _read_table(file: LogFile, series: Series) -> None:
-    names: list[str] = []
-    mark, rest, uneven = b",", b"", 0
-    for chunk in (*file.chunks(), b""):
+    names, mark = series.known.get(file.name, ([], b","))
+    rest, uneven = b"", 0
+    for chunk in itertools.chain(series.unread(file), [b""] if series.is_over else []):
         data = rest + chunk
         end = data.rfind(b"\n") + 1 if chunk else len(data)
         rest, data = data[end:], data[:end]
+        series.has_read(file, end)
         if len(rest) > MOST_LINE_BYTES:
             series.note(f"a line is longer than {MOST_LINE_BYTES:,} bytes")
             return
@@ -59,10 +58,11 @@ def _read_table(file: LogFile, series: Series) -> None:
             if not names or any(_is_number(name) for name in names):
                 series.note("its first line holds no names of columns")
                 return
+            series.known[file.name] = names, mark
         if data.strip():
             uneven += _add(series, names, data, mark)
-    if uneven:
-        series.note(f"{uneven:,} line{' has' if uneven == 1 else 's have'} other columns than the first, left out")
+    words = "other columns than the first, left out"
+    series.count(uneven, f"line has {words}", f"lines have {words}")
 
 
 def _names(line: bytes, mark: bytes) -> list[str]:

@@ -42,31 +42,33 @@ def _is_ours(file: LogFile) -> bool:
     return head[:1] == b"{" and re.match(rb'\{\s*"', head) is not None
 
 
-def _read(name: str, files: Sequence[LogFile]) -> Iterable[Log]:
+def _read(name: str, files: Sequence[LogFile], series: Series) -> Iterable[Log]:
     (file,) = files
-    series = Series()
-    if not _read_document(file, series):
-        read_lines(file.chunks(), series)
-    yield Log(
-        name, file.where, FORMAT.name, series.points(), damage=tuple(series.damage), left_out=len(series.left_out)
-    )
+    document = None if series.ends else _document_of(file)
+    if document is None:
+        _read_lines(file, series)
+    else:
+        series = document
+    yield Log(name, file.where, FORMAT.name, series.points(), damage=series.all_damage(), left_out=len(series.left_out))
 
 
-def read_lines(chunks: Iterable[bytes], series: Series) -> None:
-    """Read rows of JSON, one a line. A last line without an end is read if it is whole."""
+def _read_lines(file: LogFile, series: Series) -> None:
+    """Read rows of JSON, one a line. A last line without an end is read once no more comes, if it is whole."""
     rest, broken = b"", 0
-    for chunk in chunks:
+    for chunk in series.unread(file):
         data = rest + chunk
         end = data.rfind(b"\n") + 1
         rest = data[end:]
         broken += _add_lines(data[:end], series)
+        series.has_read(file, end)
         if len(rest) > MOST_LINE_BYTES:
             series.note(f"a line is longer than {MOST_LINE_BYTES:,} bytes")
+            series.has_read(file, len(rest))
             rest, broken = b"", broken + 1
-    if rest.strip():
+    if rest.strip() and series.is_over:
         broken += _add_lines(rest, series)
-    if broken:
-        series.note(f"{broken:,} line{' is' if broken == 1 else 's are'} no JSON object")
+        series.has_read(file, len(rest))
+    series.count(broken, "line is no JSON object", "lines are no JSON object")
 
 
 def _add_lines(data: bytes, series: Series) -> int:
@@ -191,23 +193,24 @@ def _form_of(line: bytes) -> tuple[list[str], list[bytes]]:
     return (names, pieces) if is_plain and is_clear and is_named else ([], [])
 
 
-def _read_document(file: LogFile, series: Series) -> bool:
-    """Read a file that is one JSON document. Return False if it has rows on lines."""
+def _document_of(file: LogFile) -> Series | None:
+    """Return the series of a file that is one JSON document; None if it has rows on lines."""
+    series = Series()
     head = file.head().lstrip()
     if not file.name.lower().endswith(".json") or (_row(head.partition(b"\n")[0]) is not None and b"\n{" in head):
-        return False
+        return None
     if file.size > MOST_DOCUMENT_BYTES:
         series.note(f"one JSON document of {file.size:,} bytes; at most {MOST_DOCUMENT_BYTES >> 20} MiB are read")
-        return True
+        return series
     try:
         found = json.loads(b"".join(file.chunks()))
     except (ValueError, RecursionError) as error:
         if b"\n" in head.strip():
-            return False
+            return None
         series.note(f"it is no whole JSON: {error}")
-        return True
+        return series
     add_rows(series, list(rows_of(found)))
-    return True
+    return series
 
 
 def rows_of(found: Any) -> Iterator[Mapping[str, Any]]:

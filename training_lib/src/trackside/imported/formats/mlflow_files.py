@@ -29,7 +29,7 @@ def _group(files: Sequence[LogFile]) -> Groups:
     return found
 
 
-def _read(name: str, files: Sequence[LogFile]) -> Iterable[Log]:
+def _read(name: str, files: Sequence[LogFile], _: Series) -> Iterable[Log]:
     series, own, source = Series(), name.rpartition("/")[2], files[0].where.rpartition("/")[0]
     for file in files:
         if file.name.endswith(f"/{_FACTS}"):

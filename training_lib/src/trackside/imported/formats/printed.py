@@ -39,19 +39,18 @@ def _is_ours(file: LogFile) -> bool:
     return file.name.lower().endswith(_ENDINGS)
 
 
-def _read(name: str, files: Sequence[LogFile]) -> Iterable[Log]:
+def _read(name: str, files: Sequence[LogFile], series: Series) -> Iterable[Log]:
     (file,) = files
-    series = Series()
     if b"\x00" in file.head():
         yield Log(name, file.where, FORMAT.name, {}, damage=("it is no text",))
         return
-    boosted: set[str] = set()
-    for line in _lines(file.chunks()):
+    boosted: set[str] = series.known.setdefault(file.name, set())
+    for line in _lines(file, series):
         numbers = _boosted(line)
         if numbers:
             boosted.add("xgboost" if any("-" in key for key, _ in numbers[1:]) else "lightgbm")
         series.add_row(numbers or _numbers(line))
-    framework = boosted.pop() if len(boosted) == 1 else ""
+    framework = next(iter(boosted)) if len(boosted) == 1 else ""
     form = {"xgboost": "lines of XGBoost", "lightgbm": "lines of LightGBM"}.get(framework, FORMAT.name)
     points = series.points()
     yield Log(
@@ -65,15 +64,18 @@ def _read(name: str, files: Sequence[LogFile]) -> Iterable[Log]:
     )
 
 
-def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+def _lines(file: LogFile, series: Series) -> Iterator[str]:
     """Yield the lines that may hold a loss. What a bar drew over is a line of its own."""
     rest = b""
-    for chunk in chunks:
+    for chunk in series.unread(file):
         data = rest + chunk
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        rest, data = data[end:][-MOST_LINE_CHARACTERS:], data[:end]
-        yield from _worth(data)
-    yield from _worth(rest)
+        rest = data[end:][-MOST_LINE_CHARACTERS:]
+        series.has_read(file, len(data) - len(rest))
+        yield from _worth(data[:end])
+    if series.is_over:
+        series.has_read(file, len(rest))
+        yield from _worth(rest)
 
 
 def _worth(data: bytes) -> Iterator[str]:

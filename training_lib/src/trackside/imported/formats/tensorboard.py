@@ -43,13 +43,12 @@ def _is_part(name: str) -> bool:
     return (is_evaluation(name) or is_training(name)) and len(words_of(name)) <= 3
 
 
-def _read(name: str, files: Sequence[LogFile]) -> Iterable[Log]:
-    series = Series()
+def _read(name: str, files: Sequence[LogFile], series: Series) -> Iterable[Log]:
     for file in sorted(files, key=lambda one: one.name):
         folder = file.name.rpartition("/")[0] or "."
         last = folder.rpartition("/")[2]
         prefix = "" if folder == name else ("validation/" if is_evaluation(last) else "train/")
-        read_events(file.chunks(size=1 << 20), series, name=file.name, prefix=prefix)
+        read_events(file, series, prefix=prefix)
     points = series.points()
     source = files[0].where.rpartition("/")[0] or files[0].where
     yield Log(
@@ -59,7 +58,7 @@ def _read(name: str, files: Sequence[LogFile]) -> Iterable[Log]:
         points,
         has_steps=True,
         hides_nan=points.keys() >= _OF_TRANSFORMERS,
-        damage=tuple(series.damage),
+        damage=series.all_damage(),
         left_out=len(series.left_out),
     )
 

@@ -30,7 +30,7 @@ def _group(files: Sequence[LogFile]) -> Groups:
     return found
 
 
-def _read(name: str, files: Sequence[LogFile]) -> Iterable[Log]:
+def _read(name: str, files: Sequence[LogFile], _: Series) -> Iterable[Log]:
     """Yield the longest history of the checkpoints: each holds those before it."""
     series, source = Series(), files[0]
     best: Mapping[str, Any] = {}

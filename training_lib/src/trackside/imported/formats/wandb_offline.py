@@ -29,7 +29,7 @@ def _is_ours(file: LogFile) -> bool:
     return file.name.endswith(".wandb") and file.size > 0
 
 
-def _read(name: str, files: Sequence[LogFile]) -> Iterable[Log]:
+def _read(name: str, files: Sequence[LogFile], _: Series) -> Iterable[Log]:
     (file,) = files
     series = Series()
     for message in _messages(file, series):
