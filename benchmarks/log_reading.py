@@ -1,11 +1,13 @@
 """How fast are logs of other tools read?
 
     python -m benchmarks.log_reading [--tensorboard ENV/bin/python] [--rounds 3] [--runs 10] [--points 100000] [--mb 50]
+        [--grown 1000]
 
 Two kinds of logs are made here: runs of TensorBoard with four scalars each, and lines of JSON with six numbers.
 Readings take turns: ours, then TensorBoard's own `EventAccumulator`, which keeps all points, in a Python that has it;
 ours, then `json.loads` of each line. Each is a process of its own. Printed are the processor's time, the greatest
-memory, and the median of the ratios of a round.
+memory, and the median of the ratios of a round. Last, a log of `--grown` MB is read as `--follow` reads it: once, and
+again after one more MB.
 """
 
 from __future__ import annotations
@@ -37,6 +39,21 @@ OURS = _MEASURE.format(
     body="count = 0\nfor found in find_logs(sys.argv[1], {}, LeftOut()):\n"
     "    count += sum(len(points) * points.merged for points in found.log.series.values())",
 )
+FOLLOWED = """
+import json, resource, sys, time
+from trackside.imported.finding import Growing, LeftOut, find_logs
+growing, taken = Growing(), []
+for part in range(2):
+    began = time.process_time()
+    (found,) = find_logs(sys.argv[1], {}, LeftOut(), growing=growing, has_ended=False)
+    taken.append(time.process_time() - began)
+    if part == 0:
+        with open(sys.argv[1], "rb") as file:
+            data = file.read(1 << 20)
+        with open(sys.argv[1], "ab") as file:
+            file.write(data[: data.rfind(b"\\n") + 1])
+print(json.dumps([*taken, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+"""
 ACCUMULATOR = _MEASURE.format(
     imports="import glob\nfrom tensorboard.backend.event_processing.event_accumulator import EventAccumulator",
     body="count = 0\nfor folder in sorted(glob.glob(sys.argv[1] + '/*')):\n"
@@ -57,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--points", type=int, default=100_000)
     parser.add_argument("--mb", type=int, default=50)
+    parser.add_argument("--grown", type=int, default=0, metavar="MB")
     chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         board, lines = Path(folder, "board"), Path(folder, "log.jsonl")
@@ -68,6 +86,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{size / 1e6:.0f} MB of JSON lines", lines, [(sys.executable, LOADS, "json.loads")], chosen.rounds
         )
         print(f"  {size / 1e6 / ours:.0f} MB/s")
+        if chosen.grown:
+            write_lines(lines, megabytes=chosen.grown)
+            done = subprocess.run(
+                [sys.executable, "-c", FOLLOWED, str(lines)], check=True, capture_output=True, text=True
+            )
+            first, second, megabytes = json.loads(done.stdout)
+            print(f"{chosen.grown:,} MB of JSON lines that grow by 1 MB, {megabytes:.0f} MB of memory")
+            print(f"  first look {first:.2f} s of processor, the next {second:.3f} s")
     return 0
 
 

@@ -41,9 +41,9 @@ def looks(path: Path, content: bytes, growing: Growing, *, parts: int) -> Iterat
         path.write_bytes(content[: len(content) * part // parts])
         found = look(path, growing, has_ended=part == parts)
         yield found
-        read = (
-            next(iter(growing.series_of(found.log.format, path.name, (), is_over=False).ends.values())) if found else 0
-        )
+        group = "." if "tfevents" in path.name else path.name  # such files are a log by their folder
+        ends = growing.series_of(found.log.format, group, (), is_over=False).ends if found else {}
+        read = ends.get(path.name, 0)
         content = b"#" * read + content[read:]
 
 
