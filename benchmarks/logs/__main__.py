@@ -136,8 +136,9 @@ def _table(asked: list[PublicLog], found: Mapping[str, list[frozenset[str] | Non
     said = Counter(log.said for log in asked)
     ill = len(asked) - said[SOUND] - said[UNSURE]
     yield (
-        f"{len(asked)} of {listed} listed logs, of {len({log.repository for log in asked})} repositories; a person "
-        f'said "sound" of {said[SOUND]}, named a fault in {ill}, and was not sure of {said[UNSURE]}, which do not count.'
+        f"{len(asked)} of {listed} listed logs, of {len({log.repository for log in asked})} repositories. A person "
+        f'said "sound" of {said[SOUND]}, named a fault in {ill}, and was not sure of {said[UNSURE]}: these count for '
+        "nobody."
     )
     yield ""
     yield "| tool | faults found | sound logs with an alarm | logs without an answer |"
