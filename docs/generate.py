@@ -25,7 +25,7 @@ from trackside.contracts.capture_request import Schedule
 from trackside.contracts.cause import Sign, Suspicion
 from trackside.contracts.event import Evidence, RuleEvaluation
 from trackside.contracts.observations import DECLARED
-from trackside.contracts.repair import Place, Repair
+from trackside.contracts.repair import Edit, Place, Repair
 from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, RuleDescription
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, RuleConfiguration, RuleRequest
 from trackside.contracts.schemas import EVENT_FILE, VERDICT_FILE, as_file, event_schema, verdict_schema
@@ -50,7 +50,7 @@ VERDICTS = ROOT / "docs" / "formats" / "verdicts.md"
 FINE_TUNING = ROOT / "docs" / "fine-tuning.md"
 FACTS = ROOT / "docs" / "formats" / "model-facts.md"
 DESCRIBED = {
-    kind.__name__: kind for kind in (Verdict, Finding, Suspicion, Sign, Repair, Place, RuleEvaluation, Evidence)
+    kind.__name__: kind for kind in (Verdict, Finding, Suspicion, Sign, Repair, Place, Edit, RuleEvaluation, Evidence)
 }
 MORE_FRAMEWORKS = ROOT / "docs" / "more-frameworks.md"
 FRAMEWORKS = ROOT / "docs" / "frameworks.md"

@@ -22,7 +22,14 @@ from trackside.contracts.model_facts import (
     ParameterFacts,
     ProgramFacts,
 )
-from trackside.contracts.observations import CLIPPINGS, HAS_EQUAL_ROWS, HAS_GRADIENT, LOOKS_UNTRAINED, ClippingFacts
+from trackside.contracts.observations import (
+    CLIPPINGS,
+    HAS_EQUAL_ROWS,
+    HAS_GRADIENT,
+    LOOKS_UNTRAINED,
+    TRAINING_MODE_EVALUATIONS,
+    ClippingFacts,
+)
 from trackside.diagnosis import signs
 from trackside.diagnosis.signs import explained_by, refuted_by, signs_of, signs_of_rules
 from trackside.evidence.question import Known
@@ -79,6 +86,14 @@ def program(
         optimizers=(OptimizerFacts("SGD", "SGD", groups=({"weight_decay": decay},)),),
         losses=(loss or LossFacts(LOSS, type_name="CrossEntropyLoss", reduction="mean", input_from="linear"),),
         program=ProgramFacts(**settings),
+    )
+
+
+def of_mode(*, is_training: bool, evaluations: int = 0) -> ModelFacts:
+    """A program with batch normalisation."""
+    return replace(
+        program(observed={TRAINING_MODE_EVALUATIONS: evaluations} if evaluations else {}),
+        modules=(ModuleFacts("norm", "BatchNorm1d", role="normalization", is_training=is_training),),
     )
 
 
@@ -273,6 +288,9 @@ def test_a_piece_that_fails_is_unknown_and_the_others_hold(monkeypatch: pytest.M
         pytest.param(program(), Cause.PARAMETERS_NOT_IN_OPTIMIZER, True, id="all-in-an-optimizer"),
         pytest.param(program(HELD, LEFT_OUT), Cause.PARAMETERS_NOT_IN_OPTIMIZER, False, id="one-in-none"),
         pytest.param(program(), Cause.TRAIN_EVAL_MODE, True, id="no-module-depends-on-the-mode"),
+        pytest.param(of_mode(is_training=True), Cause.TRAIN_EVAL_MODE, True, id="always-in-training-mode"),
+        pytest.param(of_mode(is_training=False), Cause.TRAIN_EVAL_MODE, False, id="in-evaluation-mode"),
+        pytest.param(of_mode(is_training=True, evaluations=1), Cause.TRAIN_EVAL_MODE, False, id="evaluated-in-it"),
         pytest.param(program(), Cause.LEARNING_RATE_SCHEDULE, True, id="a-constant-rate"),
         pytest.param(program(), Cause.MISSING_ZERO_GRAD, True, id="gradients-are-cleared"),
         pytest.param(program(), Cause.CLASS_IMBALANCE, True, id="equal-classes"),

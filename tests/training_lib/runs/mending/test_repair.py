@@ -147,3 +147,47 @@ def test_a_run_without_files_has_values_and_a_change() -> None:
     found = repair_of(problem(Cause.LEARNING_RATE_TOO_HIGH), SourceText("s3://bucket/run"))
     assert (found.place, found.setting, found.observed) == (None, "", 3.1e-12)
     assert found.change
+
+
+BATCHES = """\
+for x, y in loader:
+    x = x * 1000
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_the_change_of_a_setting_is_a_line(folder: Path) -> None:
+    (edit,) = repair_of(problem(Cause.LEARNING_RATE_TOO_HIGH), written(folder)).edits
+    assert (edit.line, edit.old) == (OPTIMIZER, SCRIPT.splitlines()[OPTIMIZER - 1])
+    assert edit.new == "optimizer = torch.optim.SGD(model.parameters(), lr=5)"
+
+
+def test_the_change_of_a_call_is_a_line(folder: Path) -> None:
+    (edit,) = repair_of(problem(Cause.DOUBLE_SOFTMAX), written(folder)).edits
+    assert (edit.line, edit.new) == (SOFTMAX, "outputs = net(hidden)")
+
+
+def test_no_line_changes_where_the_cause_settles_none(folder: Path) -> None:
+    sources = written(folder)
+
+    @for_each({"no cause": (problem(),), "a cause of no call": (problem(Cause.OVERFITTING, place="train.py:4"),)})
+    def check(group: IssueGroup) -> None:
+        assert repair_of(group, sources).edits == ()
+
+    check()
+    assert repair_of(problem(Cause.LEARNING_RATE_TOO_HIGH), SourceText("s3://bucket/run")).edits == ()
+
+
+def test_a_cause_in_the_batches_names_the_one_line_that_changes_them(folder: Path) -> None:
+    found = repair_of(problem(Cause.UNNORMALIZED_INPUTS, place="train.py:4"), written(folder, BATCHES))
+    assert place_of(found) == (2, SEARCHED)
+    assert [(edit.line, edit.old, edit.new) for edit in found.edits] == [(2, "    x = x * 1000", "")]
+    assert "try without it" in found.change
+
+
+def test_another_cause_does_not(folder: Path) -> None:
+    found = repair_of(problem(Cause.OVERFITTING, place="train.py:4"), written(folder, BATCHES))
+    assert (place_of(found), found.edits) == ((4, RECORDED), ())
