@@ -85,6 +85,7 @@ PROBLEM = {
         "value": "number or null",
         "proposed": "number or null",
         "change": "text",
+        "edits": [{"line": "count", "old": "text", "new": "text"}],
     },
     "what_to_do": ["text"],
     "cause_unknown": "boolean",
