@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,12 @@ import tomli
 
 from benchmarks.engine.options import parser
 from benchmarks.engine.pages import replaced
+from trackside.choosing.rule_choice import choose_rules
+from trackside.contracts.errors import TracksideError
+from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.environment import inherited
+from trackside.imported.finding import LeftOut, find_logs
+from trackside.local.judged_log import judge_log
 
 LIST = Path(__file__).with_name("logs.toml")
 BEGIN, END = "<!-- public logs -->", "<!-- end of public logs -->"
@@ -81,13 +86,13 @@ def main() -> None:
 
 def trackside(file: Path) -> frozenset[str] | None:
     """Return the rules with an issue of at least a warning that stands at the end; None without an answer."""
-    answer = _asked([sys.executable, "-m", "trackside", "judge", str(file), "--json"])
-    if answer is None:
+    chosen = choose_rules([], catalogue=built_in_catalogue())
+    try:
+        judged = [judge_log(found, chosen, clock=time.time) for found in find_logs(str(file), {}, LeftOut())]
+    except TracksideError:
         return None
-    problems = [problem for run in answer["runs"] for problem in run["problems"]]
-    return frozenset(
-        problem["rule"] for problem in problems if problem["state"] == "standing" and problem["severity"] in GRAVE
-    )
+    groups = [group for one in judged for group in one.recorded.groups if group.standing]
+    return frozenset(group.lead.rule_id for group in groups if group.severity.value in GRAVE)
 
 
 def _others(folder: Path) -> Mapping[str, Callable[[Path], frozenset[str] | None]]:
