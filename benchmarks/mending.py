@@ -1,11 +1,12 @@
 """Mend faulty scripts by the JSON verdict alone, and count the runs that are well after.
 
-    python -m benchmarks.mending [--programs classifier regression] [--only WORD ...] [--write docs/agents.md]
+    python -m benchmarks.mending [--programs classifier regression] [--only WORD ...] [--stored] [--write docs/agents.md]
 
 The scripts are the right programs of `benchmarks.rehearsal` with one mistake each. Each is run by `trackside run`, and
 a fixed recipe applies the `edits` of the first problem that has any: it knows neither the mistake nor the right
 program. It runs again, at most three times, until `trackside compare` gives "mended" against the first run.
-A place counts as right within two lines of a line that the mistake changed.
+A place counts as right within two lines of a line that the mistake changed. Results lie in build/mending: with
+`--stored`, scripts that have one do not run again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,17 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", nargs="*", default=list(PROGRAMS))
     parser.add_argument("--only", nargs="*", default=[""])
+    parser.add_argument("--stored", action="store_true", help="run no script again that has a result")
     parser.add_argument("--write", type=Path)
     options = parser.parse_args(arguments)
     chosen = [each for each in MISTAKES if any(word in each.name for word in options.only)]
     results = []
     for program in options.programs:
         for mistake in chosen:
-            results.append(mended(mistake, program))
+            results.append((options.stored and stored(mistake, program)) or mended(mistake, program))
+            _file(results[-1].program, results[-1].mistake).write_text(
+                json.dumps(asdict(results[-1])), encoding="utf-8"
+            )
             print(results[-1], flush=True)
     print(in_a_sentence(results))
     if options.write is not None:
@@ -77,6 +82,16 @@ def in_a_sentence(results: list[Mended]) -> str:
         f"mended {well}.",
         120,
     )
+
+
+def stored(mistake: Mistake, program: str) -> Mended | None:
+    """Return the result of an earlier run; None without one."""
+    file = _file(program, mistake.name)
+    return Mended(**json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None
+
+
+def _file(program: str, mistake: str) -> Path:
+    return ROOT / program / mistake / "result.json"
 
 
 def mended(mistake: Mistake, program: str) -> Mended:
