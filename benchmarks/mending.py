@@ -1,6 +1,7 @@
 """Mend faulty scripts by the JSON verdict alone, and count the runs that are well after.
 
-    python -m benchmarks.mending [--programs classifier regression] [--only WORD ...] [--stored] [--write docs/agents.md]
+    python -m benchmarks.mending [--programs classifier regression] [--only WORD ...] [--stored]
+        [--write docs/agents.md]
 
 The scripts are the right programs of `benchmarks.rehearsal` with one mistake each. Each is run by `trackside run`, and
 a fixed recipe applies the `edits` of the first problem that has any: it knows neither the mistake nor the right
