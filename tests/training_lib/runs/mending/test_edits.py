@@ -79,7 +79,7 @@ CHANGED: dict[str, tuple[Cause, str, int, str]] = {
     "the mode of training": (
         Cause.TRAIN_EVAL_MODE,
         "net.eval()\nfor x in data:\n    o.zero_grad()\n",
-        1,
+        2,
         "net.eval()\nfor x in data:\n    net.train()\n    o.zero_grad()\n",
     ),
     "a limit on gradients": (Cause.CLIPPING_TOO_LOW, "clip_(p, 1e-9)\n", 1, "clip_(p, 1.0)\n"),
@@ -101,6 +101,7 @@ SILENT: dict[str, tuple[Cause, str, int]] = {
     "nothing is cut off": (Cause.FROZEN_PARAMETERS, "h = relu(x)\n", 1),
     "weights by chance": (Cause.SYMMETRIC_INITIALIZATION, "init.xavier_(w)\n", 1),
     "nothing is cleared": (Cause.TRAIN_EVAL_MODE, "net.eval()\n", 1),
+    "two models are evaluated": (Cause.TRAIN_EVAL_MODE, "a.eval()\nb.eval()\no.zero_grad()\n", 1),
     "a script that does not parse": (Cause.LOSS_SIGN, "loss = -f(x)\ndef (\n", 1),
 }
 

@@ -15,6 +15,7 @@ Changed = Mapping[int, tuple[str, ...]]  # by index of a line, the lines in its 
 SMALL_DEVIATION = 0.02  # of weights, as transformers start with
 USUAL_NORM = 1.0  # of gradients that are clipped
 _STEP, _CLEARING = re.compile(r"(\w+)\.step\("), re.compile(r"\.zero_grad\(")
+_EVAL = re.compile(r"(\w+)\.eval\(\)")
 _SOFTMAX = re.compile(r"\.(log_)?softmax\([^()]*\)")
 _FLAT = re.compile(r"\b(sigmoid|tanh|Sigmoid|Tanh)(?=\()")
 _LISTED = re.compile(r"=\s*\[(\s*(\w+|torch\.nn)\.[A-Z]\w*\(.*\]\s*$)")
@@ -136,11 +137,13 @@ def _start_at_random(lines: Lines, at: int) -> Changed:
 
 
 def _train_mode(lines: Lines, at: int) -> Changed:
+    """Set the one model that is ever set to evaluate to train, before gradients are cleared."""
+    del at  # the mode is set elsewhere than where a layer is made
+    model = _only({found[1] for line in lines if (found := _EVAL.search(line))})
     cleared = next((number for number, line in enumerate(lines) if _CLEARING.search(line)), None)
-    model = re.search(r"(\w+)\.eval\(\)", lines[at])
-    if cleared is None or model is None:
+    if cleared is None or not model:
         return {}
-    return {cleared: (f"{_indent(lines[cleared])}{model[1]}.train()", lines[cleared])}
+    return {cleared: (f"{_indent(lines[cleared])}{model}.train()", lines[cleared])}
 
 
 def _raise_the_limit(lines: Lines, at: int) -> Changed:
