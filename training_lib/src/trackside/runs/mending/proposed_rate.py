@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 
 from trackside.contracts.errors import TracksideError
-from trackside.situation.measurements import Evidence
-from trackside.trial.trial import open_trial
 
 USUAL_FIRST_UPDATE = 0.01  # of the size of a weight
 FAR_OFF = 3.0  # a rate that is off by less is not what the cause is about
@@ -33,6 +31,9 @@ def proposed_rate(run: str, value: float, *, is_too_high: bool) -> float | None:
 
 
 def _first_update(run: str) -> float | None:
+    from trackside.situation.measurements import Evidence  # NumPy: the help of no command needs it
+    from trackside.trial.trial import open_trial
+
     try:
         trial = open_trial(run)
         return Evidence(trial.window(trial.recorded_through, now=time.time())).first_update_ratio
