@@ -100,13 +100,13 @@ class JudgedLogLine:
     problems: tuple[ProblemLine, ...]
     more_problems: int
     reservations: tuple[str, ...]
-    rules_asked: int
-    rules_not_asked: int
+    rules_judging: int
+    rules_left_out: int
 
 
 @dataclass(frozen=True)
 class LogPage:
-    """Logs at a path, judged. `without_loss`: logs that no number says to be of a training."""
+    """Logs at a path, judged. `without_loss`: logs without a known loss."""
 
     logs: tuple[JudgedLogLine, ...]
     without_loss: tuple[str, ...]

@@ -77,7 +77,7 @@ def _allowed(runs: Runs, path: str) -> str:
     Raises:
         ConfigurationError: It is elsewhere.
     """
-    root = runs.list.where.rstrip("/")
+    root = (runs.list.where or ".").rstrip("/") or "/"
     if runs.list.is_remote:
         is_inside, place = f"{path}/".startswith(f"{root}/") and ".." not in path, path
         known = root
@@ -110,6 +110,6 @@ def _line(judged: JudgedLog) -> JudgedLogLine:
         problems=tuple(problems[:shown]),
         more_problems=len(problems) - shown,
         reservations=tuple(one_line(text) for text in judged.reservations[:MOST_RESERVATIONS]),
-        rules_asked=len(recorded.rules),
-        rules_not_asked=len(judged.unanswerable),
+        rules_judging=len(recorded.rules),
+        rules_left_out=len(judged.unanswerable),
     )

@@ -44,7 +44,7 @@ def _backward(statement: ast.stmt) -> ast.expr | None:
 def _changes(loop: ast.For | ast.While) -> Iterator[ast.stmt]:
     """Yield the statements that change what the loop bound before, up to the call of `backward`."""
     bound = set(_names(loop.target)) if isinstance(loop, ast.For) else set()
-    before = []
+    before: list[tuple[ast.stmt, set[str]]] = []
     for statement in loop.body:
         passed = _backward(statement)
         if passed is not None:

@@ -1,4 +1,4 @@
-"""The smallest change of a script as text, where a cause and its line say what it is."""
+"""The smallest change of a script as text, where a cause and its line settle it."""
 
 from __future__ import annotations
 

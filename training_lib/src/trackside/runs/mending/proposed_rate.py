@@ -15,7 +15,7 @@ FAR_OFF = 3.0  # a rate that is off by less is not what the cause is about
 
 
 def proposed_rate(run: str, value: float, *, is_too_high: bool) -> float | None:
-    """Return the learning rate with which first steps are of usual size; None where that says nothing.
+    """Return the learning rate with which first steps are of usual size; None where they settle nothing.
 
     Args:
         run: Location of the run.

@@ -89,7 +89,7 @@ def _with_setting(found: Repair, cause: Cause | None, sources: SourceText) -> Re
 
 
 def _with_edits(found: Repair, cause: Cause | None, sources: SourceText) -> Repair:
-    """Return the repair with the change as lines of the file, where cause and line say what it is."""
+    """Return the repair with the change as lines of the file, where cause and line settle it."""
     place = found.place
     if cause is None or place is None or not place.text:
         return found
