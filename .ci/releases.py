@@ -76,8 +76,8 @@ def environment(which: str) -> Path:
     release, place = RELEASES[which], ROOT / ".venv" / which
     python = place / "bin" / "python"
     if not (place / "ready").exists():
-        subprocess.run([release.python, "-m", "venv", "--clear", place], check=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([release.python, "-m", "venv", "--clear", str(place)], check=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*install, "pip>=25.1"], check=True)
         subprocess.run([*install, *release.packages], check=True)
         own = ["-e", ".[cli,aws]", "-e", "training_lib/compat", "-e", "training_lib/localaccount"]
@@ -102,8 +102,21 @@ def row(python: Path, part: str, folders: tuple[str, ...], versions: dict[str, s
     """Run a part's tests. Return its name, its version, and how many passed, failed and were skipped."""
     found = python.parent.parent / f"{part}.xml"
     found.unlink(missing_ok=True)
-    command = [python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider", "-W", "ignore"]
-    subprocess.run([*command, "--part", "usual", "--junitxml", found, *folders], cwd=ROOT, check=False)
+    command = [
+        str(python),
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "2",
+        "--dist",
+        "loadgroup",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "ignore",
+    ]
+    subprocess.run([*command, "--part", "usual", "--junitxml", str(found), *folders], cwd=ROOT, check=False)
     if not found.exists():
         return part, versions[part], 0, 1, 0  # pytest itself ended
     suite = next(ET.parse(found).getroot().iter("testsuite")).attrib  # noqa: S314 - written by pytest, here

@@ -517,7 +517,10 @@ def names_in_use() -> None:
         "Events::EventBus": ("Name", lambda: client("events").create_event_bus(Name="taken")),
         "Events::Rule": ("Name", lambda: client("events").put_rule(Name="taken", EventPattern='{"source": ["x"]}')),
     }
-    needed = {"SSM::Parameter": {"Type": "String", "Value": "2"}, "Events::Rule": {"EventPattern": {"source": ["y"]}}}
+    needed: dict[str, dict[str, Any]] = {
+        "SSM::Parameter": {"Type": "String", "Value": "2"},
+        "Events::Rule": {"EventPattern": {"source": ["y"]}},
+    }
     for number, (kind, (name, create_it)) in enumerate(make.items()):
         create_it()
         one = resource(kind, **{name: "taken"}, **needed.get(kind, {}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
-from trackside.contracts.observations import OPPOSED_GRADIENTS, REUSED_GRADIENTS
+from trackside.contracts.observations import OPPOSED_GRADIENTS, REUSED_GRADIENTS, Observation
 from trackside.rules.program.contradictory_settings import ContradictorySettings, meant_by
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -32,7 +33,7 @@ def case(name: str, *fires: str, group: Mapping[str, float] = GROUP, is_known: b
 
 def shared(name: str, *, fires: bool = False, reused: int = 0, cosine: float | None = None) -> RuleCase:
     """Return a case of an optimizer that has parameters with another one in common."""
-    seen = {REUSED_GRADIENTS: reused, OPPOSED_GRADIENTS: cosine}
+    seen: dict[Observation[Any], Any] = {REUSED_GRADIENTS: reused, OPPOSED_GRADIENTS: cosine}
     facts = ModelFacts(optimizers=(OptimizerFacts("SGD", "SGD", line="train.py:4", groups=(GROUP,), observed=seen),))
     recorded = {"Loss_output_0": {"mean": {0: 1.0, 10: 1.0}}}
     return RuleCase(name, recorded=recorded, facts=facts, fires=("SGD",) if fires else ())

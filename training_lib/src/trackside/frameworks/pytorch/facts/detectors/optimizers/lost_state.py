@@ -131,7 +131,7 @@ class LostStates:
         return self._every.get(optimizer, 0)
 
 
-def _is_new(optimizer: Optimizer, parameter: torch.Tensor, steps: int) -> bool:
+def _is_new(optimizer: Optimizer, parameter: Any, steps: int) -> bool:
     """Return True if an optimizer has made at most so many steps, and had no state before these."""
     state = attribute_of(optimizer, "state")
     if not state:

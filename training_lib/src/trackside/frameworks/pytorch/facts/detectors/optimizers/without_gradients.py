@@ -39,5 +39,5 @@ class WithoutGradients:
 
     def of(self, optimizer: Optimizer) -> bool:
         """Return True if no look found a gradient, and enough looks came."""
-        looks = self._looks.get(optimizer, ())
+        looks = self._looks.get(optimizer, [])
         return len(looks) >= FEWEST_LOOKS and looks[-1] - looks[0] >= FEWEST_STEPS
