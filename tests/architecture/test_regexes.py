@@ -33,6 +33,11 @@ ARGUED = {
         "training_lib/src/trackside/contracts/run/language_numbers.py",
         "<module>",
     ): "names of tools, written in the table of that file",
+    (
+        "training_lib/src/trackside/runs/mending/edits.py",
+        "_hold_all",
+    ): "a word of the script, in lines of the same script",
+    ("training_lib/src/trackside/runs/mending/edits.py", "with_setting"): "a keyword of an optimizer, in one line",
     ("stacks/settings/setting.py", "check"): "written in the declaration of a setting",
     ("training_lib/localaccount/trackside_localaccount/event_pattern.py", "_wildcard"): "asterisks, the rest escaped",
     (
