@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("drill")
 
 @pytest.fixture(scope="module")
 def account() -> Iterator[LocalAccount]:
-    with LocalAccount() as account:
+    with LocalAccount(enforces_rights=True) as account:
         yield account
 
 

@@ -38,9 +38,10 @@ Outputs = Mapping[str, str]
 
 @pytest.fixture(scope="module")
 def account() -> Iterator[LocalAccount]:
-    """With what the environment `staging` finds there: a bucket and two topics."""
+    """With what the environment `staging` finds there: a bucket, two topics, and the boundary of its roles."""
     with LocalAccount(stop_grace_seconds=3) as account:
         account.client("s3").create_bucket(Bucket=RUN_BUCKET)
+        _make_boundary(account)
         for topic in (ALARM_TOPIC, NOTIFICATION_TOPIC):
             account.client("sns").create_topic(Name=topic.rpartition(":")[2])
         for repository in ("trackside-evaluator", "trackside-evaluator-staging"):
@@ -61,6 +62,7 @@ def staging(account: LocalAccount) -> Outputs:
 @pytest.fixture(scope="module")
 def spoke(account: LocalAccount, staging: Outputs) -> OtherAccount:
     other = account.other(SPOKE_ACCOUNT)
+    _make_boundary(other)
     _deployed(assembly(SPOKE_OF_STAGING), other)
     return other
 
@@ -119,6 +121,12 @@ def test_a_spoke_cannot_have_a_run_of_the_hub_or_another_spoke_judged_as_its_own
     eventually(account, lambda: _is_known(account, staging, job), "the hub has heard of it")
     eventually(account, lambda: not _waiting(account, staging["StartEvaluationQueueUrl"]), "its start is decided")
     assert _evaluators_of(account, job) == []
+
+
+def _make_boundary(account: Account) -> None:
+    """Make the policy that bounds every role of `staging`."""
+    document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    account.client("iam").create_policy(PolicyName="boundary", PolicyDocument=json.dumps(document))
 
 
 def _deployed(folder: Path, account: Account) -> Outputs:

@@ -10,6 +10,7 @@ KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/11111111-2222-3333-4444-555555555555
 VOLUME_KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/66666666-7777-8888-9999-000000000000"
 ALARM_TOPIC, NOTIFICATION_TOPIC = (f"arn:aws:sns:us-east-1:{ACCOUNT}:{name}" for name in ("ops", "owners"))
 BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/boundary"
+BOUNDARY_OF_SPOKE = f"arn:aws:iam::{SPOKE_ACCOUNT}:policy/boundary"
 SUBNETS, GROUPS = ("subnet-0123456789abcdef0", "subnet-0123456789abcdef1"), ("sg-0123456789abcdef0",)
 
 # Watches in every way, with rules of its own.
@@ -38,6 +39,6 @@ HUB_OF_STAGING: Mapping[str, str] = {
 SPOKE_OF_STAGING: Mapping[str, str] = {
     "trackside:environment": "staging",
     "trackside:hub_account": ACCOUNT,
-    "trackside:permissions_boundary": BOUNDARY,
+    "trackside:permissions_boundary": BOUNDARY_OF_SPOKE,
     "trackside:organization": ORGANIZATION,
 }

@@ -28,7 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     with LocalAccount(
-        port=options.port, folder=options.folder, stop_grace_seconds=options.stop_grace_seconds, faults=options.faults
+        port=options.port,
+        folder=options.folder,
+        stop_grace_seconds=options.stop_grace_seconds,
+        faults=options.faults,
+        enforces_rights=options.iam,
     ) as account:
         for name, command in options.image:
             account.register_image(name, command)
@@ -57,6 +61,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="the port on 127.0.0.1 (default: a free one)")
     parser.add_argument("--folder", type=Path, help="keep logs and jobs here")
     parser.add_argument("--stop-grace-seconds", type=float, default=120.0, help="from SIGTERM to SIGKILL of a job")
+    parser.add_argument("--iam", action="store_true", help="let functions, jobs and services act by policies alone")
     parser.add_argument(
         "--faults", type=_faults, metavar="'NAME=VALUE ...'", help="what goes wrong, such as 'seed=1 throttle=0.1'"
     )

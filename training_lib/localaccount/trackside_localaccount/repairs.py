@@ -136,7 +136,8 @@ def _mend_requests() -> None:
         except (ValueError, TypeError, AttributeError, RequestParserError) as error:  # of moto's own parser
             refuse_wrong_request(response, now=account.clock(), rights=account.rights)  # says more
             raise unreadable(response, error) from error
-        refuse_wrong_request(response, now=account.clock(), rights=account.rights)
+        with no_internal_error(response):
+            refuse_wrong_request(response, now=account.clock(), rights=account.rights)
 
     def call_action(account: Account, stock: Any, response: Any) -> Any:
         with no_internal_error(response):

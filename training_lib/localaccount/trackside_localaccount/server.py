@@ -52,6 +52,7 @@ class LocalAccount:
     `retry_seconds`: the pause before anything is tried again; None leaves failed messages invisible for as long as
     their queue says, as AWS does. `chaos` doubles and reorders events; `faults` may do far worse, and can be
     switched at any time (`account.faults.set`). `alarm_tick_seconds`: how often alarms are evaluated.
+    `enforces_rights`: functions, jobs and services act by policies alone; without it, whatever the policies say.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class LocalAccount:
         faults: Faults | None = None,
         alarm_tick_seconds: float = 0.25,
         clock: Callable[[], float] = time.time,
+        enforces_rights: bool = False,
     ) -> None:
         """Open the account. Errors: `OSError` if the port is taken; `RuntimeError` if another one is open here."""
         _check_is_free(port)
@@ -86,7 +88,7 @@ class LocalAccount:
         self._server.start()
         host, self._port = self._server.get_host_and_port()
         self.endpoint_url = f"http://{host}:{self._port}"
-        self.rights = Rights(job_tags=self._job_tags, note=self.hops.write)
+        self.rights = Rights(job_tags=self._job_tags, note=self.hops.write, are_enforced=enforces_rights)
         self._orphans = OrphanKiller()
         self._background = Background(threads=_THREADS)
         self._lambdas = LambdaRuntime(

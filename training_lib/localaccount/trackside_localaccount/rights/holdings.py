@@ -232,7 +232,7 @@ _TAGS: Mapping[str, Callable[[Parts], dict[str, str]]] = {
     "sns": lambda parts: _pairs(sns_backends[parts[4]][parts[3]].topics[":".join(parts)]._tags),
     "dynamodb": lambda parts: _pairs(dynamodb_backends[parts[4]][parts[3]].tables[parts[5].split("/")[1]].tags),
     "lambda": lambda parts: _pairs(lambda_backends[parts[4]][parts[3]].get_function(":".join(parts)).tags),
-    "iam": lambda parts: _pairs(role_of(":".join(parts)).tags),
+    "iam": lambda parts: _pairs(getattr(role_of(":".join(parts)), "tags", None)),  # a policy is no role
 }
 
 
