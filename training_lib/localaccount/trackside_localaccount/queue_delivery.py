@@ -25,6 +25,7 @@ from trackside_localaccount.faults import FaultSwitch
 from trackside_localaccount.journal import Journal
 from trackside_localaccount.queue_lock import QUEUE_LOCK
 from trackside_localaccount.rights.accesses import Access
+from trackside_localaccount.rights.holdings import ABSENT
 from trackside_localaccount.rights.rights import Rights
 from trackside_localaccount.sandbox import Outcome
 
@@ -110,9 +111,15 @@ class QueueDelivery:
         return _LONGEST_SLEEP_SECONDS  # the end of a batch wakes us
 
     def _may_take(self, mapping: Any) -> bool:
-        """Return whether the function's role may take messages, which Lambda does in its name."""
+        """Return whether the function's role may take messages, which Lambda does in its name.
+
+        Those of a function that is gone are taken, and come back.
+        """
         backend = lambda_backends[mapping.account_id][mapping.region]
-        function = backend.get_function(mapping.function_arn, None)
+        try:
+            function = backend.get_function(mapping.function_arn, None)
+        except ABSENT:
+            return True
         accesses = (Access(f"sqs:{action}", mapping.event_source_arn) for action in POLLING)
         return not self._rights.role_refusal(function.role, function.function_name, *accesses)
 
