@@ -134,10 +134,8 @@ class Bench:
 
 def open_account(**settings: Any) -> LocalAccount:
     """With the role that functions need, and patience suited to a test."""
-    account = LocalAccount(
-        **{"stop_grace_seconds": 0.3, "retry_seconds": 0.05, "alarm_tick_seconds": 0.05} | settings,
-        enforces_rights=True,
-    )
+    usual = {"stop_grace_seconds": 0.3, "retry_seconds": 0.05, "alarm_tick_seconds": 0.05, "enforces_rights": True}
+    account = LocalAccount(**(usual | settings))
     create_role(account, "bench", [EVERYTHING], services=("lambda", "sagemaker", "events"))
     return account
 

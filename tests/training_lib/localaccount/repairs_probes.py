@@ -369,7 +369,7 @@ def clients() -> Iterator[Client]:
     if is_repaired():
         from trackside_localaccount import LocalAccount
 
-        with LocalAccount(stop_grace_seconds=0.2) as account:
+        with LocalAccount(stop_grace_seconds=0.2, enforces_rights=True) as account:
             yield account.client
     else:
         with mock_aws(config={"lambda": {"use_docker": False}}):

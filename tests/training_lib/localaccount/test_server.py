@@ -70,7 +70,7 @@ class Elsewhere:
 
 
 def test_from_an_event_to_a_stopped_job_and_a_lost_message_to_an_alarm(account_with: Callable[..., Any]) -> None:
-    bench = account_with()
+    bench = account_with(enforces_rights=False)
     account, cloudwatch, sns = bench.account, bench.account.client("cloudwatch"), bench.account.client("sns")
     dead_url, dead_arn = bench.queue("dead-letters")
     policy = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": 3})
@@ -225,7 +225,7 @@ def test_a_child_process_finds_the_account_by_its_environment_alone(account_with
 
 def test_a_role_is_who_one_is(account_with: Callable[..., Any]) -> None:
     """What an SDK asks to know which role a notebook runs under."""
-    account = account_with().account
+    account = account_with(enforces_rights=False).account
     given = account.role_environment("data-scientist", path="/service-role/")
     assert given != account.role_environment("data-scientist", path="/service-role/")  # made once, assumed twice
     keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -238,7 +238,7 @@ def test_a_role_is_who_one_is(account_with: Callable[..., Any]) -> None:
     assert who == "arn:aws:sts::123456789012:assumed-role/data-scientist/SageMaker"
     role = client("iam").get_role(RoleName="data-scientist")["Role"]
     assert role["Arn"] == "arn:aws:iam::123456789012:role/service-role/data-scientist"
-    assert role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] == {"Service": "sagemaker.amazonaws.com"}
+    assert role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] == {"Service": ["sagemaker.amazonaws.com"]}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])

@@ -62,6 +62,11 @@ _HELD = (
     StopOutcome.REFUSED,
 )
 
+_BY_ITS_LIMIT = (
+    "MaxRuntimeExceeded",
+    "MaxWaitTimeExceeded",
+)  # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_SecondaryStatusTransition.html
+
 
 @dataclass(frozen=True)
 class DrillSettings:
@@ -416,6 +421,8 @@ class Drill:
             raise EffectFailedError(f"the training job ended by itself, as {status}")
         if status != "Stopped":
             return None
+        if job.get("SecondaryStatus") in _BY_ITS_LIMIT:
+            raise EffectFailedError(f"the training job ended by its own limit, as {job['SecondaryStatus']}")
         ended = job.get("TrainingEndTime") or job["LastModifiedTime"]
         return Arrival("training is stopped", ended.timestamp(), "SageMaker reports Stopped")
 
