@@ -39,6 +39,12 @@ extras: setup  ## install the wheel with each combination of extras, and run eve
 pythons:  ## the tests that need no framework, under every other Python that this machine has or uv brings
 	@.ci/other_pythons
 
+newest:  ## the tests of each framework with the newest releases (6 GB, built once; needs the network)
+	@python3 .ci/releases.py newest
+
+oldest:  ## the same with the oldest releases that are promised; needs Python 3.10
+	@python3 .ci/releases.py oldest
+
 keras: setup  ## the tests of Keras's adapter on TensorFlow and JAX (1.9 GB, built once; needs the network)
 	@.ci/keras_backends
 
@@ -87,4 +93,4 @@ changelog: setup  ## assemble CHANGELOG.md from changes/
 docs: setup  ## write the generated pages again, and build the site into build/site
 	@$(BIN)/python docs/generate.py && $(BIN)/python -m docs.permissions && $(BIN)/zensical build --strict --clean
 
-.PHONY: help setup demo test thorough test-all quick check extras pythons keras frameworks mxnet conformance synth template drill sdk image audit findings wheels bench pictures changelog docs
+.PHONY: help setup demo test thorough test-all quick check extras pythons newest oldest keras frameworks mxnet conformance synth template drill sdk image audit findings wheels bench pictures changelog docs
