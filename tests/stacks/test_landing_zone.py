@@ -22,6 +22,7 @@ from tests.stacks.variants import (
     ACCOUNT,
     ALARM_TOPIC,
     BOUNDARY,
+    BOUNDARY_OF_SPOKE,
     GROUPS,
     HUB_OF_STAGING,
     NOTIFICATION_TOPIC,
@@ -35,7 +36,15 @@ from tests.stacks.variants import (
 Resources = Mapping[str, Mapping[str, Any]]
 PLACE = {"AWS::Partition": "aws-cn", "AWS::Region": "cn-north-1", "AWS::URLSuffix": "amazonaws.com.cn"}
 CERTIFICATE = LARGEST["trackside:team_dashboard_certificate_arn"]
-GIVEN = [ALARM_TOPIC, NOTIFICATION_TOPIC, BOUNDARY, HUB_OF_STAGING["trackside:key_arn"], VOLUME_KEY, CERTIFICATE]
+GIVEN = [
+    ALARM_TOPIC,
+    NOTIFICATION_TOPIC,
+    BOUNDARY,
+    BOUNDARY_OF_SPOKE,
+    HUB_OF_STAGING["trackside:key_arn"],
+    VOLUME_KEY,
+    CERTIFICATE,
+]
 
 
 def read(folder: Path) -> Resources:
@@ -90,7 +99,8 @@ def test_alarms_and_owners_are_told_on_the_topics_that_are_there(hub: Resources)
 def test_every_role_is_bounded(which: str, request: pytest.FixtureRequest) -> None:
     roles = of_type(request.getfixturevalue(which), "AWS::IAM::Role")
     assert len(roles) >= (8 if which == "hub" else 2)
-    assert {name for name, body in roles.items() if body.get("PermissionsBoundary") != BOUNDARY} == set()
+    boundary = BOUNDARY if which == "hub" else BOUNDARY_OF_SPOKE
+    assert {name for name, body in roles.items() if body.get("PermissionsBoundary") != boundary} == set()
 
 
 def test_every_function_is_in_the_vpc_and_may_join_it(hub: Resources) -> None:
