@@ -1,6 +1,6 @@
 """Run the tests of each framework with the newest or the oldest releases of it, in an environment of their own.
 
-.ci/releases.py newest|oldest [--write docs/more-frameworks.md]
+.ci/releases.py newest|oldest
 
 `newest` takes what the index serves today; `oldest` what the README and the extras promise. It needs an index of
 packages, some 6 GB and half an hour, so that it stands outside CI. It prints a table; exit 1 if any test failed.
@@ -44,14 +44,12 @@ PARTS = {  # package: folders of tests
     "pandas": (f"{TESTS}/exchange", f"{TESTS}/imported"),
 }
 NAMES = {"xgboost-cpu": "xgboost"}  # the same module
-WRITTEN = "releases"  # the mark of a table in a page
 
 
 def main() -> int:
     """Build the environment, run the parts, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", choices=RELEASES)
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into a page, between its marks")
     options = parser.parse_args()
     python = environment(options.which)
     versions = versions_in(python)
@@ -66,8 +64,6 @@ def main() -> int:
         ]
     )
     sys.stdout.write(f"{table}\n")
-    if options.write:
-        put(options.write, f"{WRITTEN} {options.which}", table)
     return int(any(cells[3] for cells in rows))
 
 
@@ -123,14 +119,6 @@ def row(python: Path, part: str, folders: tuple[str, ...], versions: dict[str, s
     failed = int(suite["failures"]) + int(suite["errors"])
     skipped = int(suite["skipped"])
     return part, versions[part], int(suite["tests"]) - failed - skipped, failed, skipped
-
-
-def put(page: Path, mark: str, table: str) -> None:
-    """Put a table into a page, between its marks."""
-    begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
-    before, _, rest = page.read_text().partition(begin)
-    after = rest.partition(end)[2]
-    page.write_text(f"{before}{begin}\n\n{table}\n\n{end}{after}")
 
 
 if __name__ == "__main__":

@@ -184,8 +184,8 @@ def test_without_each_statement_something_is_refused(stage: Stage) -> None:
     assert len(held) > 60
     unneeded = {each.name for each in held if not _is_needed(each, stage.asked.values())}
     excused = frozenset[str]().union(*NOT_IN_A_DRILL.values())
-    assert unneeded <= excused, "\n".join(sorted(unneeded - excused))  # an alarm may ring on a slow machine
-    assert excused <= {each.name for each in held}, "\n".join(sorted(excused - {each.name for each in held}))
+    unneeded |= NOT_IN_A_DRILL["no alarm need ring"]  # on a slow machine one may
+    assert unneeded == excused, "\n".join(sorted(unneeded ^ excused))
 
 
 def _is_needed(held: Held, asked: Any) -> bool:
