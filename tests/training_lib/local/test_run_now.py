@@ -33,7 +33,7 @@ def test_steps(marks: tuple[Watermark, ...], steps: int | None) -> None:
 
 
 def test_an_empty_run_has_neither(tmp_path: Path) -> None:
-    assert RunNowReader(str(tmp_path)).read() == (None, None)
+    assert RunNowReader(str(tmp_path)).read() == (None, None, None)
 
 
 @pytest.mark.parametrize("data", [b"", b"no segment", b"TSB1"])
@@ -59,5 +59,14 @@ def test_the_newest_loss_of_recorded_statistics(
     write_watermark(LocalStore(tmp_path / "watermarks"), Watermark("worker_0", mode_steps={"TRAIN": 2}, segments=names))
     reader = RunNowReader(str(tmp_path))
     for _ in range(2):  # the second reading takes nothing from the file again
-        steps, loss = reader.read()
+        steps, loss, _ = reader.read()
         assert (steps, "nan" if loss is not None and math.isnan(loss) else loss) == (3, newest)
+
+
+def test_the_share_of_watching_is_read_with_the_loss(tmp_path: Path) -> None:
+    statistics = LocalStore(tmp_path / "statistics")
+    recorded = {"loss": {0: 1.5, 1: 1.0}, "trackside/overhead_share": {0: 0.25, 1: 0.5}}
+    write_statistics(statistics, {name: {"mean": values} for name, values in recorded.items()})
+    names = tuple([name for key in statistics.list() if (name := SegmentName.parse(key)) is not None])
+    write_watermark(LocalStore(tmp_path / "watermarks"), Watermark("worker_0", mode_steps={"TRAIN": 1}, segments=names))
+    assert RunNowReader(str(tmp_path)).read() == (2, 1.0, 0.5)

@@ -71,6 +71,12 @@ EXTRAS: Mapping[str, Extra] = {
         ("mcp>=2",),
         ("mcp", "mcp_types", "sse_starlette"),
     ),
+    "otel": Extra(
+        "opentelemetry-sdk",
+        "the sending of metrics to an OpenTelemetry collector",
+        ("opentelemetry-sdk>=1.30", "opentelemetry-exporter-otlp-proto-http>=1.30"),
+        ("opentelemetry",),
+    ),
     "smdebug": Extra(
         "trackside-smdebug",
         "the judging by rules of smdebug",

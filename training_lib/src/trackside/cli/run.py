@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from trackside.choosing.preflight import RulePlan
     from trackside.choosing.rules_file import RulesFile
     from trackside.integrations.notification import Receiver
+    from trackside.integrations.open_telemetry import TelemetryObserver
+    from trackside.local.run import Observer
     from trackside.local.unfinished_run import RunPlace
 
 ON_ISSUE = {
@@ -139,6 +141,11 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     help="Add a line of JSON to FILE for each problem and note, and at the end; - for stderr.",
 )
 @click.option(
+    "--otlp",
+    is_flag=True,
+    help="Send steps, loss and problems to an OpenTelemetry collector (OTEL_EXPORTER_OTLP_ENDPOINT).",
+)
+@click.option(
     "--sample-interval",
     type=click.IntRange(min=0, max=60_000),
     default=500,
@@ -213,6 +220,7 @@ def command(
     grace: float,
     notify: tuple[str, ...],
     json_lines: str | None,
+    otlp: bool,
     sample_interval: int,
     profile_steps: Window | None,
     profile_on_issue: int | None,
@@ -252,6 +260,8 @@ def command(
         capture=file.capture or settings.capture,
         was_chosen=not chosen.is_default,
     )
+    if otlp:
+        _check_telemetry()
     find_command(command, search_path=environment.get("PATH"))
     receivers = _receivers(notify)
     json_lines = checked_target(json_lines)
@@ -266,6 +276,7 @@ def command(
         fail_on=fail_on,
         receivers=receivers,
         json_lines=json_lines,
+        otlp=otlp,
         sample_interval=sample_interval,
         profile_steps=profile_steps,
         issue_profile_steps=profile_on_issue or 0,
@@ -309,6 +320,22 @@ def _receivers(targets: tuple[str, ...]) -> list[Receiver]:
     return receivers
 
 
+def _check_telemetry() -> None:
+    """Raise `ConfigurationError` if the packages of OpenTelemetry are missing."""
+    from importlib.util import find_spec
+
+    from trackside.extras import missing_extra
+
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter.otlp.proto.http") is None:
+        raise missing_extra("otel")
+
+
+def _telemetry(view: Observer, *, run: str) -> TelemetryObserver:
+    from trackside.integrations.open_telemetry import TelemetryObserver
+
+    return TelemetryObserver(view, run=run)
+
+
 def _read_rules_file(path: Path | None) -> RulesFile:
     from trackside.choosing.rules_file import RulesFile, read_rules_file
     from trackside.cli.terminal.views.run_view import RunView
@@ -340,6 +367,7 @@ def _run(
     fail_on: str,
     receivers: list[Receiver],
     json_lines: str | None,
+    otlp: bool,
     sample_interval: int,
     profile_steps: Window | None,
     issue_profile_steps: int,
@@ -380,7 +408,8 @@ def _run(
         rescue=rescue,
         shows_samples=shows_samples,
     )
-    observer = NotifyingObserver(view, receivers, run=folder.name)
+    telemetry = _telemetry(view, run=folder.name) if otlp else None
+    observer = NotifyingObserver(telemetry or view, receivers, run=folder.name)
     lines = EventLines(observer, json_lines, run=str(folder)) if json_lines else None
     try:
         if lines is not None:
@@ -392,6 +421,8 @@ def _run(
         problem = Problem(command[0], f"cannot be started: {error.strerror}.")
         raise ConfigurationError([problem], subject="The command") from error
     observer.finish()
+    if telemetry is not None:
+        telemetry.finish(result)
     code = result.exit_code(FAIL_ON[fail_on])
     if lines is not None:
         lines.end(result, exit_code=code)

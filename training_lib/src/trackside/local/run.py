@@ -424,13 +424,13 @@ class _Watch:
         if now - self._progress_at < PROGRESS_SECONDS or not (self._observer.shows_progress or is_late):
             return
         self._progress_at = now
-        steps, loss = self._now.read()
+        steps, loss, overhead = self._now.read()
         if steps is None and is_late:
             self._observer.hint(nothing_captured_yet(self._run.command, environment=self._run.environment))
         self._is_captured |= steps is not None or is_late
         if self._observer.shows_progress:
             problems = sum(bool(group.standing) for group in issue_groups(self._feed.verdicts))
-            self._observer.progress(RunNow(steps, loss, rules=len(self._run.request.rules), problems=problems))
+            self._observer.progress(RunNow(steps, loss, len(self._run.request.rules), problems, overhead))
 
     def _act(self, verdict: Verdict) -> None:
         if self._run.issue_profile_steps and not self._is_profiled:

@@ -22,12 +22,14 @@ class RunNow:
     loss      the newest loss; None if unknown
     rules     number of rules that judge it
     problems  number of problems that stand
+    overhead  the share of the training's time that watching takes, such as 0.02; None if unknown
     """
 
     steps: int | None
     loss: float | None
     rules: int
     problems: int
+    overhead: float | None = None
 
 
 @dataclass
@@ -40,25 +42,30 @@ class RunNowReader:
     uri: str
     _sequences: dict[str, int] = field(default_factory=dict)
     _loss: float | None = None
+    _overhead: float | None = None
 
-    def read(self) -> tuple[int | None, float | None]:
-        """Return the optimizer steps so far and the newest loss, each None if unknown. Errors: the store's."""
+    def read(self) -> tuple[int | None, float | None, float | None]:
+        """Return the optimizer steps so far, the newest loss, and the share of watching, each None if unknown.
+
+        Errors: the store's.
+        """
         marks = list(watermarks_of(self.uri))
         first = next((mark for mark in marks if mark.segments), None)
         if first is not None and self._sequences.get(first.worker) != first.sequence:
             self._sequences[first.worker] = first.sequence
-            self._loss = self._newest_loss(first.segments[-1])
-        return steps_of(marks), self._loss
+            self._read(first.segments[-1])
+        return steps_of(marks), self._loss, self._overhead
 
-    def _newest_loss(self, segment: SegmentName) -> float | None:
-        from trackside.trial.recorded.newest_loss import newest_loss  # brings NumPy
+    def _read(self, segment: SegmentName) -> None:
+        from trackside.trial.recorded.newest_loss import newest_loss, newest_overhead  # brings NumPy
 
         try:
             data = open_store(RunLocation(self.uri).statistics).get(segment.key)
         except KeyNotFoundError:  # it was replaced by a longer one since
-            return self._loss
-        found = newest_loss(data, key=segment.key)
-        return self._loss if found is None else found
+            return
+        loss, overhead = newest_loss(data, key=segment.key), newest_overhead(data, key=segment.key)
+        self._loss = self._loss if loss is None else loss
+        self._overhead = self._overhead if overhead is None else overhead
 
 
 def watermarks_of(uri: str) -> Iterator[Watermark]:
