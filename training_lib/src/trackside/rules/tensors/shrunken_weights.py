@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.run.recorded_names import MOST_TERMS, loss_term_guess
 from trackside.contracts.verdict import Finding
 from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import FirstOf, Suspect
@@ -36,6 +37,14 @@ def _decayed(known: Known) -> Answer:
     return known.seen.weight_decay > 0 and _shrank(known) + _beside_zeros(known.findings, known.window)
 
 
+def _penalised(known: Known) -> Answer:
+    """A term of the loss is of weights alone: a constant answer to it costs nothing at any look."""
+    names = (loss_term_guess(number) for number in range(MOST_TERMS))
+    guesses = (column.values for name in names for column in known.window.statistic(name, "mean", mode=None))
+    is_so = any(values.size and not values.any() for values in guesses)
+    return is_so and f"{_shrank(known)}, and a term of the loss is of weights alone"
+
+
 @dataclass(frozen=True)
 class ShrunkenWeights(Rule):
     """The weights have shrunk to a small part of their first size.
@@ -55,7 +64,8 @@ class ShrunkenWeights(Rule):
            the steps follow the decay, and what the data say is noise in them.
         3. It fires there, too, where three of four elements of the gradients are exactly zero beside any weight decay:
            what has no gradient, such as rows of an embedding that are not to be trained, decays all the same.
-        4. It names the weights below the limit, the smallest first.
+        4. It names the weights below the limit, the smallest first; a penalty as the cause only where a term of the loss is
+           of weights alone.
 
         Training moves weights away from where they began, and so makes them longer. Of 267 runs that are right, of our
         corpus and of other people's trainers, the smallest median is 0.39. A single layer that shrinks, as a gate or a
@@ -85,8 +95,8 @@ class ShrunkenWeights(Rule):
     suspects = (
         FirstOf(
             (Suspect(Cause.VANISHING_GRADIENTS, _outweighed), Suspect(Cause.WEIGHT_DECAY_TOO_STRONG)),
-            (Suspect(Cause.WEIGHT_DECAY_TOO_STRONG, _decayed), Suspect(Cause.PENALTY_TOO_STRONG)),
-            (Suspect(Cause.PENALTY_TOO_STRONG, _shrank),),
+            (Suspect(Cause.PENALTY_TOO_STRONG, _penalised), Suspect(Cause.WEIGHT_DECAY_TOO_STRONG, _decayed)),
+            (Suspect(Cause.WEIGHT_DECAY_TOO_STRONG, _decayed),),
         ),
     )
     shows_its_cause = True
