@@ -71,7 +71,7 @@ def findings(run: Path, ending: str) -> list[tuple[str, str, list[str]]]:
     [
         pytest.param({}, "", id="sound"),
         pytest.param({"rate": 1.0}, "learning-rate-too-high", id="rate a hundred times too high"),
-        pytest.param({"shrink": 0.9}, "penalty-too-strong", id="weights shrunk at each step"),
+        pytest.param({"shrink": 0.9}, "shrunken-weights", id="weights shrunk at each step"),
         pytest.param({"set_back_at": 200}, "loss-spike", id="weights set back, which nothing shows"),
     ],
 )
