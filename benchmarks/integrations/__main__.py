@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from benchmarks.wild.program import Family
 from trackside.environment import inherited
 
 HERE = Path(__file__).parent
-REQUIREMENTS = ("transformers", "accelerate", "lightning", "wandb", "mlflow", "click", "rich", "pytest")
+REQUIREMENTS = ("transformers", "accelerate", "lightning", "wandb", "mlflow", "trackio", "click", "rich", "pytest")
 
 
 class _Integrations(Family):
@@ -43,7 +44,9 @@ def main(words: Sequence[str]) -> int:
     options = ["-p", "no:cacheprovider", "--override-ini", "filterwarnings=default"]
     command = [str(python_of(ENVIRONMENT)), "-m", "pytest", *options, str(HERE), *words]
     environment = {**inherited(), "OMP_NUM_THREADS": "1", "WANDB_MODE": "offline", "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
+    with tempfile.TemporaryDirectory() as folder:
+        environment["TRACKIO_DIR"] = folder
+        return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

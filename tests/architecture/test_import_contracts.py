@@ -160,7 +160,16 @@ OUTSIDE = {
     "yaml": {"choosing"},
     **{
         tool: {"integrations"}
-        for tool in ("accelerate", "lightning", "mlflow", "pytorch_lightning", "transformers", "wandb")
+        for tool in (
+            "accelerate",
+            "lightning",
+            "mlflow",
+            "opentelemetry",
+            "pytorch_lightning",
+            "trackio",
+            "transformers",
+            "wandb",
+        )
     },
 }
 

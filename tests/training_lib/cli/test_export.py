@@ -56,7 +56,7 @@ def test_findings_go_to_tensorboard_with_the_run() -> None:
     assert sorted(os.listdir("tb/run")) == ["EVAL", "FINDINGS", "TRAIN"]
 
 
-@pytest.mark.parametrize("target", ["wandb", "mlflow"])
+@pytest.mark.parametrize("target", ["wandb", "mlflow", "trackio"])
 def test_a_tracker_that_is_not_installed_is_named(target: str) -> None:
     result = export("digits", "--to", target)
     assert result.exit_code == 2

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trackside.trial.trial import Trial
 
 MOST_NAMES = 3
-TRACKERS = ("wandb", "mlflow")
+TRACKERS = ("wandb", "mlflow", "trackio")
 _SECONDS = re.compile(r"([0-9]*\.?[0-9]*):([0-9]*\.?[0-9]*)")
 
 

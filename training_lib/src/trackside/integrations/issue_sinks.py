@@ -11,7 +11,7 @@ from trackside.contracts.issue_group import IssueGroup
 from trackside.integrations.issue_text import found_clause, issue_card, reservation
 from trackside.local.stderr_message import write_message
 
-LIVE_SINKS = ("wandb", "mlflow")
+LIVE_SINKS = ("wandb", "mlflow", "trackio")
 
 
 class IssueSink(Protocol):

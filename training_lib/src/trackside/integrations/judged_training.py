@@ -48,7 +48,7 @@ class JudgedTraining:
     run        a new folder or an `s3://` address; "" for a folder below `.trackside/runs`
     rules      rules as for `trackside.watch`; None for the project's rules, by default all usual ones
     on_issue   "stop": a critical issue makes `should_stop` True; "warn": none does; None for the project's choice
-    report_to  receivers of the problems, besides the terminal: sinks, "wandb" or "mlflow"
+    report_to  receivers of the problems, besides the terminal: sinks, "wandb", "mlflow" or "trackio"
 
     Errors of the constructor: `ConfigurationError`.
     """
@@ -234,7 +234,7 @@ class JudgingCallback:
             on_issue: "warn" shows a card for each problem; "stop" also ends the training after a critical issue. None
                 for the project's setting, by default "warn".
             rules: Rules as for `trackside.watch`; None for the project's rules, by default all usual ones.
-            report_to: "wandb" and "mlflow" for their live run, or sinks.
+            report_to: "wandb", "mlflow" and "trackio" for their live run, or sinks.
 
         Raises:
             ConfigurationError: With every problem at once.
