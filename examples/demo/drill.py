@@ -51,7 +51,7 @@ def main() -> int:
 
 @contextmanager
 def start_account() -> Iterator[LocalAccount]:
-    with step("account") as report, LocalAccount(enforces_rights=True) as account:
+    with step("account") as report, LocalAccount() as account:
         report(f"up at {account.endpoint_url}")
         yield account
 

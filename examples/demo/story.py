@@ -34,7 +34,7 @@ from trackside_localaccount.deploy import deploy
 from trackside_localaccount.event_pattern import matches
 from trackside_localaccount.journal import JournalEntry
 from trackside_localaccount.provision import create_inbox, create_role
-from trackside_localaccount.server import LocalAccount
+from trackside_localaccount.server import ACCOUNT_ID, REGION, LocalAccount
 from trackside_localaccount.start_time import limit_seconds, seconds_to_start
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +45,7 @@ from stacks.assembly import assembly  # noqa: E402 - after the path that it is f
 __all__ = ["assembly"]
 SCRIPT = ROOT / "examples" / "digits" / "train.py"
 ENTRY_POINT = ROOT / "rule_containers" / "evaluator" / "entrypoint.py"
+IMAGE = "training"
 HEALTHY_EPOCHS = 50
 INBOX, BUS_EAR = "owners-inbox", "ear-on-the-bus"
 GRADIENTS_EVERY = 25  # steps; the rules' own intervals suit runs of hours, this one lasts seconds
@@ -153,7 +154,9 @@ def set_stage(account: LocalAccount, folder: Path) -> Stage:
     sqs, events = stage.client("sqs"), stage.client("events")
     stage.inbox_url = create_inbox(account, INBOX, stage.output("IssueTopicArn"))
     stage.bus_ear_url = create_inbox(account, BUS_EAR)
-    stage.role = create_role(account, "training", _rights_of_training(stage.output("RunBucketName")))
+    stage.role = create_role(
+        account, "training", _rights_of_training(stage.output("RunBucketName"), stage.output("KeyArn"))
+    )
     bus = stage.output("EventBusName")
     events.put_rule(Name="ear", EventBusName=bus, EventPattern=json.dumps({"source": [SOURCE]}), State="ENABLED")
     target = {"Id": "ear", "Arn": _queue_arn(sqs, stage.bus_ear_url)}
@@ -186,7 +189,7 @@ class TrainingRun:
         stage.client("sagemaker").create_training_job(
             TrainingJobName=name,
             AlgorithmSpecification={
-                "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/training:latest",
+                "TrainingImage": f"{ACCOUNT_ID}.dkr.ecr.{REGION}.amazonaws.com/{IMAGE}:latest",
                 "TrainingInputMode": "File",
                 "ContainerEntrypoint": [sys.executable, str(SCRIPT)],
                 "ContainerArguments": arguments_of(fault),
@@ -481,14 +484,19 @@ def follow(
         due = [effect for effect in missing if left <= 0 or any(map(effect.journal_condition, entries))]
 
 
-def _rights_of_training(bucket: str) -> list[dict[str, Any]]:
-    """As docs/deploy.md says, for runs anywhere in the bucket."""
-    actions = ["s3:GetObject", "s3:PutObject", "kms:GenerateDataKey", "kms:Decrypt"]
-    resources = [f"arn:aws:s3:::{bucket}/*", "arn:aws:kms:*:*:key/*"]
-    return [
-        {"Effect": "Allow", "Action": actions, "Resource": resources},
-        {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::{bucket}"},
+def _rights_of_training(bucket: str, key_arn: str) -> list[dict[str, Any]]:
+    """As docs/deploy.md says, for runs anywhere in the bucket; and what any training job needs: its image, its log."""
+    logs = f"arn:aws:logs:{REGION}:{ACCOUNT_ID}:log-group:/aws/sagemaker/TrainingJobs"
+    pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+    rights: list[tuple[list[str], list[str]]] = [
+        (["s3:GetObject", "s3:PutObject"], [f"arn:aws:s3:::{bucket}/*"]),
+        (["s3:ListBucket"], [f"arn:aws:s3:::{bucket}"]),
+        (["kms:GenerateDataKey", "kms:Decrypt"], [key_arn]),
+        (["ecr:GetAuthorizationToken"], ["*"]),
+        (pull, [f"arn:aws:ecr:{REGION}:{ACCOUNT_ID}:repository/{IMAGE}"]),
+        (["logs:CreateLogStream", "logs:PutLogEvents"], [f"{logs}:log-stream:*"]),
     ]
+    return [{"Effect": "Allow", "Action": actions, "Resource": resources} for actions, resources in rights]
 
 
 def _queue_arn(sqs: Any, url: str) -> str:

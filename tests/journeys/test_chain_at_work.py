@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("local-account")  # one account at a time i
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[Cloud]:
-    with LocalAccount(stop_grace_seconds=3, enforces_rights=True) as account:
+    with LocalAccount(stop_grace_seconds=3) as account:
         yield Cloud(account, assembly())
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("drill")
 
 @pytest.fixture(scope="module")
 def account() -> Iterator[LocalAccount]:
-    with LocalAccount(enforces_rights=True) as account:
+    with LocalAccount() as account:
         yield account
 
 

@@ -35,7 +35,7 @@ VERDICTS = ("id", "outcome", "step", "since_step", "message")
 def cloud() -> Iterator[Cloud]:
     from stacks.assembly import assembly
 
-    with LocalAccount(stop_grace_seconds=3, enforces_rights=True) as account:
+    with LocalAccount(stop_grace_seconds=3) as account:
         cloud = Cloud(account, assembly())
         functions, name = account.client("lambda"), _function_of(cloud, "startevaluation")
         variables = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]

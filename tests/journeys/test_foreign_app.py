@@ -96,7 +96,7 @@ def test_settings_and_objects_reach_the_functions(template: Mapping[str, Any]) -
 
 @pytest.fixture
 def account() -> Iterator[LocalAccount]:
-    with LocalAccount(enforces_rights=True) as account:
+    with LocalAccount() as account:
         yield account
 
 

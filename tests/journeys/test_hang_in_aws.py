@@ -37,7 +37,7 @@ STEPS = 12
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[Cloud]:
-    with LocalAccount(stop_grace_seconds=3, enforces_rights=True) as account:
+    with LocalAccount(stop_grace_seconds=3) as account:
         yield Cloud(account, assembly())
 
 

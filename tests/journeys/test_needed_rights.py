@@ -124,7 +124,7 @@ def stage() -> Iterator[Stage]:
     """A deployment in which a drill has run, a sweep has begun, and all that IAM was asked was noted."""
     folder = assembly({"trackside:keep_data": "false", "trackside:drills": "true"})
     asked: dict[Any, Question] = {}
-    with LocalAccount(stop_grace_seconds=3, enforces_rights=True) as account:
+    with LocalAccount(stop_grace_seconds=3) as account:
         outputs = {name: value for each in deploy(folder, account).values() for name, value in each.items()}
         register_evaluator(account, ROOT)
         account.rights.listeners.append(lambda question: asked.setdefault(_key(question), question))

@@ -71,7 +71,7 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Shell]:
-    with LocalAccount(stop_grace_seconds=1, enforces_rights=True) as account:
+    with LocalAccount(stop_grace_seconds=1) as account:
         stacks = deploy(assembly(), account)
         yield Shell(account, {name: value for outputs in stacks.values() for name, value in outputs.items()})
 

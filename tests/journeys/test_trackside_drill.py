@@ -31,7 +31,7 @@ QUICK = DrillSettings(pace_seconds=0.05, poll_seconds=0.1, timeout_seconds=3600)
 def stage() -> Iterator[tuple[LocalAccount, dict[str, str]]]:
     """The account, and the outputs of its stacks."""
     folder = assembly({"trackside:keep_data": "false", "trackside:drills": "true"})
-    with LocalAccount(stop_grace_seconds=3, enforces_rights=True) as account:
+    with LocalAccount(stop_grace_seconds=3) as account:
         outputs = {name: value for each in deploy(folder, account).values() for name, value in each.items()}
         register_evaluator(account, ROOT)
         yield account, outputs

@@ -88,7 +88,7 @@ class Cloud:
 
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    with LocalAccount(stop_grace_seconds=3, enforces_rights=True) as account:
+    with LocalAccount(stop_grace_seconds=3) as account:
         for name, value in account.environment().items():
             monkeypatch.setenv(name, value)
         yield Cloud(account)

@@ -138,7 +138,7 @@ def folder() -> Path:
 
 @pytest.fixture
 def cloud(folder: Path) -> Iterator[Cloud]:
-    with LocalAccount(stop_grace_seconds=3, enforces_rights=True) as account:
+    with LocalAccount(stop_grace_seconds=3) as account:
         yield Cloud(account, folder)
 
 
@@ -170,9 +170,7 @@ def test_duplicates_and_reordering_cause_one_action_of_each_kind(folder: Path) -
     # AWS waits 180 s before it tries again. A delivery that meets its twin at work must not use up its five attempts
     # within a second, so the pause is longer here than cold starts on a busy machine take.
     pause_seconds = max(5.0, 20 * seconds_to_start())
-    with LocalAccount(
-        stop_grace_seconds=3, chaos=Chaos(seed=7), retry_seconds=pause_seconds, enforces_rights=True
-    ) as account:
+    with LocalAccount(stop_grace_seconds=3, chaos=Chaos(seed=7), retry_seconds=pause_seconds) as account:
         cloud = Cloud(account, folder)
         job = cloud.train("twice", tags=STOPPABLE)
         for _ in range(3):
@@ -244,7 +242,7 @@ def test_a_rule_from_a_file_stops_the_job_from_a_job_of_its_own(tmp_path: Path) 
     """Its code runs with a role that can say nothing; what it found comes to the bus by the end of its own job."""
     from stacks.assembly import assembly
 
-    with LocalAccount(stop_grace_seconds=3, enforces_rights=True) as account:
+    with LocalAccount(stop_grace_seconds=3) as account:
         cloud = Cloud(account, assembly(WATCHING))
         entry_point = ROOT / "rule_containers" / "custom_rule" / "entrypoint.py"
         account.register_image("trackside-custom-rule", [sys.executable, str(entry_point)])

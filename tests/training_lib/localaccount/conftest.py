@@ -134,7 +134,7 @@ class Bench:
 
 def open_account(**settings: Any) -> LocalAccount:
     """With the role that functions need, and patience suited to a test."""
-    usual = {"stop_grace_seconds": 0.3, "retry_seconds": 0.05, "alarm_tick_seconds": 0.05, "enforces_rights": True}
+    usual = {"stop_grace_seconds": 0.3, "retry_seconds": 0.05, "alarm_tick_seconds": 0.05}
     account = LocalAccount(**(usual | settings))
     create_role(account, "bench", [EVERYTHING], services=("lambda", "sagemaker", "events"))
     return account

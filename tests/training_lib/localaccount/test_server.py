@@ -15,6 +15,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from trackside_localaccount import Chaos, LocalAccount
 from trackside_localaccount.__main__ import main
@@ -70,7 +71,7 @@ class Elsewhere:
 
 
 def test_from_an_event_to_a_stopped_job_and_a_lost_message_to_an_alarm(account_with: Callable[..., Any]) -> None:
-    bench = account_with(enforces_rights=False)
+    bench = account_with()
     account, cloudwatch, sns = bench.account, bench.account.client("cloudwatch"), bench.account.client("sns")
     dead_url, dead_arn = bench.queue("dead-letters")
     policy = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": 3})
@@ -116,7 +117,6 @@ def test_nothing_is_left_behind() -> None:
     children, threads = _children(), set(threading.enumerate())
     account = LocalAccount(stop_grace_seconds=60)
     port = int(account.endpoint_url.rpartition(":")[2])
-    account.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument="{}")
     _put_to_work(account)
     assert _children() > children
     folder = account.folder
@@ -156,7 +156,7 @@ def _put_to_work(account: LocalAccount) -> None:
     lambdas.create_function(
         FunctionName="f",
         Runtime="python3.12",
-        Role="arn:aws:iam::123456789012:role/r",
+        Role=create_role(account, "function", services=["lambda"]),
         Handler="m.h",
         Timeout=600,
         Code={"ZipFile": packed.getvalue()},
@@ -204,7 +204,6 @@ def test_a_port_that_is_taken_is_said_at_once_and_nothing_stays_open() -> None:
 
 def test_the_given_folder_is_kept(tmp_path: Path) -> None:
     with LocalAccount(folder=tmp_path / "account") as account:
-        account.client("iam").create_role(RoleName="r", AssumeRolePolicyDocument="{}")
         _put_to_work(account)
         account.hops.wait_for("lambda", function="f")
 
@@ -225,7 +224,7 @@ def test_a_child_process_finds_the_account_by_its_environment_alone(account_with
 
 def test_a_role_is_who_one_is(account_with: Callable[..., Any]) -> None:
     """What an SDK asks to know which role a notebook runs under."""
-    account = account_with(enforces_rights=False).account
+    account = account_with().account
     given = account.role_environment("data-scientist", path="/service-role/")
     assert given != account.role_environment("data-scientist", path="/service-role/")  # made once, assumed twice
     keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -236,8 +235,14 @@ def test_a_role_is_who_one_is(account_with: Callable[..., Any]) -> None:
 
     who = client("sts").get_caller_identity()["Arn"]
     assert who == "arn:aws:sts::123456789012:assumed-role/data-scientist/SageMaker"
+    with pytest.raises(ClientError, match="AccessDenied"):  # AmazonSageMakerFullAccess has no such right
+        client("iam").get_role(RoleName="data-scientist")
+    role_arn = "arn:aws:iam::123456789012:role/service-role/data-scientist"
+    may_look = {"Effect": "Allow", "Action": "iam:GetRole", "Resource": role_arn}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [may_look]})
+    account.client("iam").put_role_policy(RoleName="data-scientist", PolicyName="look", PolicyDocument=document)
     role = client("iam").get_role(RoleName="data-scientist")["Role"]
-    assert role["Arn"] == "arn:aws:iam::123456789012:role/service-role/data-scientist"
+    assert role["Arn"] == role_arn
     assert role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] == {"Service": ["sagemaker.amazonaws.com"]}
 
 

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder=options.folder,
         stop_grace_seconds=options.stop_grace_seconds,
         faults=options.faults,
-        enforces_rights=options.iam,
+        enforces_rights=not options.no_iam,
     ) as account:
         for name, command in options.image:
             account.register_image(name, command)
@@ -61,7 +61,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="the port on 127.0.0.1 (default: a free one)")
     parser.add_argument("--folder", type=Path, help="keep logs and jobs here")
     parser.add_argument("--stop-grace-seconds", type=float, default=120.0, help="from SIGTERM to SIGKILL of a job")
-    parser.add_argument("--iam", action="store_true", help="let functions, jobs and services act by policies alone")
+    parser.add_argument(
+        "--no-iam", action="store_true", help="let functions, jobs and services do what no policy allows"
+    )
     parser.add_argument(
         "--faults", type=_faults, metavar="'NAME=VALUE ...'", help="what goes wrong, such as 'seed=1 throttle=0.1'"
     )

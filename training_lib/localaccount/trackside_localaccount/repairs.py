@@ -248,6 +248,18 @@ def _mend_queue_delivery() -> None:
     _while_attached(SQSBackend, "change_message_visibility", then_wake)
 
 
+def _mend_queue_attributes() -> None:
+    """https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html"""
+
+    def set_attributes(account: Account, stock: Any, queue: Any, attributes: Mapping[str, Any], *args: Any) -> None:
+        kept = getattr(queue, "policy", None)  # not while it is made
+        stock(queue, attributes, *args)
+        if "Policy" not in attributes:
+            queue.policy = kept
+
+    _while_attached(Queue, "_set_attributes", set_attributes)
+
+
 def _mend_redrive() -> None:
     """https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_StartMessageMoveTask.html. Without a
     destination AWS looks where each message came from; here the destination must be named. The task is done at once."""
@@ -512,6 +524,7 @@ REPAIRS = (
     Repair(
         "queue-delivery", "calls functions inside SendMessage, one message each, without retries", _mend_queue_delivery
     ),
+    Repair("queue-attributes", "forgets a queue's policy when another attribute is set", _mend_queue_attributes),
     Repair("queue-redrive", "no StartMessageMoveTask", _mend_redrive),
     Repair("topic-subscriptions", "delivers to queues and functions that let no topic in", _mend_subscriptions),
     Repair("lambda-invocation", "needs Docker to run a function", _mend_invocation),

@@ -52,7 +52,7 @@ class LocalAccount:
     `retry_seconds`: the pause before anything is tried again; None leaves failed messages invisible for as long as
     their queue says, as AWS does. `chaos` doubles and reorders events; `faults` may do far worse, and can be
     switched at any time (`account.faults.set`). `alarm_tick_seconds`: how often alarms are evaluated.
-    `enforces_rights`: functions, jobs and services act by policies alone; without it, whatever the policies say.
+    `enforces_rights`: functions, jobs and services act by policies alone; False: whatever the policies say.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class LocalAccount:
         faults: Faults | None = None,
         alarm_tick_seconds: float = 0.25,
         clock: Callable[[], float] = time.time,
-        enforces_rights: bool = False,
+        enforces_rights: bool = True,
     ) -> None:
         """Open the account. Errors: `OSError` if the port is taken; `RuntimeError` if another one is open here."""
         _check_is_free(port)

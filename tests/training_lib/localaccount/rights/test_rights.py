@@ -67,6 +67,7 @@ JOB = f"arn:aws:sagemaker:{AT}:training-job/j"
 
 
 # Codes and sentences: aws/serverless-application-model#3633 (SQS), aws-samples/serverless-patterns#2457 (S3),
+# aws/aws-cdk#27067 (IAM),
 # aws-ia/terraform-aws-control_tower_account_factory#151 (SNS); status: each service's API reference, "Common errors".
 ROWS: Sequence[tuple[str, str, dict[str, Any], str, int, str]] = [
     (
@@ -147,7 +148,7 @@ ROWS: Sequence[tuple[str, str, dict[str, Any], str, int, str]] = [
         {"RoleName": "nothing"},
         "AccessDenied",
         403,
-        "iam:GetRole on resource: arn:aws:iam::123456789012:role/nothing",
+        "iam:GetRole on resource: role nothing",
     ),
     ("ecr", "get_authorization_token", {}, "AccessDeniedException", 400, "ecr:GetAuthorizationToken on resource: *"),
     (
@@ -191,6 +192,16 @@ def test_who_may_not_list_a_bucket_does_not_learn_that_an_object_is_absent(stock
         as_role(stocked, "lister", "s3").get_object(Bucket="bucket", Key="absent/1")
     with pytest.raises(ClientError, match="AccessDenied"):
         as_role(stocked, "lister", "s3").get_object(Bucket="bucket", Key="absent-1")
+
+
+def test_a_role_has_its_path_where_a_request_names_it_without(stocked: Any) -> None:
+    create_role(stocked.account, "within", path="/team/")
+    create_role(stocked.account, "looker", [allow("iam:GetRole", f"arn:aws:iam::{ACCOUNT}:role/team/*")])
+    iam = as_role(stocked, "looker", "iam")
+    assert iam.get_role(RoleName="within")["Role"]["Path"] == "/team/"
+    for name in ("nothing", "absent"):
+        with pytest.raises(ClientError, match=f"iam:GetRole on resource: role {name} because"):
+            iam.get_role(RoleName=name)
 
 
 def test_a_link_acts_as_whoever_signed_it(stocked: Any) -> None:

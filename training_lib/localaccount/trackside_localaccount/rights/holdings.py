@@ -275,7 +275,13 @@ def _key_arn(parts: Parts) -> str:
     return find_key(name, parts[4], parts[3])
 
 
+def _role_arn(parts: Parts) -> str:
+    kind, _, name = parts[5].partition("/")
+    return str(iam_backends[parts[4]]["aws"].get_role(name).arn) if kind == "role" else ""
+
+
 _REAL: Mapping[str, Callable[[Parts], str]] = {
+    "iam": _role_arn,
     "kms": _key_arn,
     "secretsmanager": _secret_arn,
     "cloudformation": _stack_arn,

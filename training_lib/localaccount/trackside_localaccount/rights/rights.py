@@ -19,6 +19,7 @@ from trackside_localaccount.rights.policy import Decision, Policies, Policy, Pri
 from trackside_localaccount.strict.incoming import Incoming
 
 _CONSENT_NEEDED = ("kms:", "sts:AssumeRole")  # a key's policy and a role's trust must allow in any case
+_ROLES_BY_ARN = ("iam:PassRole", "sts:AssumeRole")  # a request names them so, others by their names
 _ALWAYS_ALLOWED = {("sts", "GetCallerIdentity")}
 _ADMINISTRATOR: Policy = ({"Effect": "Allow", "Action": "*", "Resource": "*"},)
 _ADMINISTRATORS_ROLE = "OrganizationAccountAccessRole"  # Organizations makes it in each account
@@ -186,7 +187,8 @@ class Rights:
 
     def _needed(self, access: Access, place: Place) -> Iterator[Access]:
         """Yield the access and those to the key of its resource."""
-        resource = holdings.real_arn(access.resource)
+        is_by_arn = access.action in _ROLES_BY_ARN
+        resource = access.resource if is_by_arn else holdings.real_arn(access.resource)
         yield Access(access.action, resource, access.keys)
         uses = _KEY_USES.get(access.action, ())
         if uses and (key := holdings.key_of(resource)):
@@ -268,12 +270,15 @@ def sentence(question: Question, decision: Decision) -> str:
     """Return AWS's sentence of a refusal."""
     service, _, name = question.action.partition(":")
     action, resource = question.action, question.resource
-    if service == "sqs":  # these three write the action or the resource in a way of their own
+    if service == "sqs":  # these write the action or the resource in a way of their own
         action = f"sqs:{name.lower()}"
     elif service == "sns":
         action = f"SNS:{name}"
     elif service == "s3":
         resource = f'"{resource}"'
+    elif service == "iam" and action not in _ROLES_BY_ARN:
+        kind, _, path = resource.rpartition(":")[2].partition("/")
+        resource = f"{kind} {path.rpartition('/')[2]}" if path else resource
     reason = decision.reason.replace(question.action, action)
     return f"User: {question.principal.arn} is not authorized to perform: {action} on resource: {resource} {reason}"
 

@@ -35,7 +35,7 @@ def drill_stage(*, folder: Path | None = None) -> Iterator[Callable[[str], Any]]
     local_account = _local_account_package()
     root = checkout_of(folder or Path.cwd())
     assembly = _synthesized(root)
-    with local_account.LocalAccount(stop_grace_seconds=GRACE_SECONDS, enforces_rights=True) as account:
+    with local_account.LocalAccount(stop_grace_seconds=GRACE_SECONDS) as account:
         local_account.deploy.deploy(assembly, account)
         register_evaluator(account, root)
         yield account.client
