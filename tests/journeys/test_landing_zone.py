@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from moto.organizations.models import organizations_backends
 
 from stacks.assembly import assembly
 from tests.journeys.waiting import eventually
 from tests.stacks.variants import (
+    ACCOUNT,
     ALARM_TOPIC,
     HUB_OF_STAGING,
     NOTIFICATION_TOPIC,
+    ORGANIZATION,
     RUN_BUCKET,
     SPOKE_ACCOUNT,
     SPOKE_OF_STAGING,
@@ -42,6 +45,7 @@ def account() -> Iterator[LocalAccount]:
     with LocalAccount(stop_grace_seconds=3) as account:
         account.client("s3").create_bucket(Bucket=RUN_BUCKET)
         _make_boundary(account)
+        _make_organization(account)
         for topic in (ALARM_TOPIC, NOTIFICATION_TOPIC):
             account.client("sns").create_topic(Name=topic.rpartition(":")[2])
         for repository in ("trackside-evaluator", "trackside-evaluator-staging"):
@@ -127,6 +131,12 @@ def _make_boundary(account: Account) -> None:
     """Make the policy that bounds every role of `staging`."""
     document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
     account.client("iam").create_policy(PolicyName="boundary", PolicyDocument=json.dumps(document))
+
+
+def _make_organization(account: Account) -> None:
+    """Let the organization have the id in the settings: one synthesis serves all runs of this test."""
+    account.client("organizations").create_organization(FeatureSet="ALL")
+    organizations_backends[ACCOUNT]["aws"].org.id = ORGANIZATION
 
 
 def _deployed(folder: Path, account: Account) -> Outputs:

@@ -146,7 +146,7 @@ class EventDelivery:
         self._journal.write(
             "event-failed", rule=delivery.rule_name, target=delivery.target["Arn"], code=error.code, dead_letters=queue
         )
-        if queue and not self._refusal({"Arn": queue}, "sqs", source_arn=delivery.rule_arn):
+        if queue and not self._refusal({"Arn": queue}, "sqs", delivery):
             attributes = {
                 "RULE_ARN": delivery.rule_arn,
                 "TARGET_ARN": delivery.target["Arn"],
@@ -156,7 +156,7 @@ class EventDelivery:
             }
             send_to_queue(queue, json.dumps(delivery.event), attributes=attributes)
 
-    def _refusal(self, target: Mapping[str, Any], service: str, *, source_arn: str) -> str:
+    def _refusal(self, target: Mapping[str, Any], service: str, delivery: _Delivery) -> str:
         """IAM's refusal to EventBridge: by the role of the target, where it has one, else by the target's policy.
 
         https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-identity-based.html
@@ -166,7 +166,7 @@ class EventDelivery:
             return ""  # a target that does not exist here
         if ":api-destination/" in target["Arn"]:
             action = "events:InvokeApiDestination"
-        access = Access(action, _as_resource(target["Arn"], service))
+        access = Access(action, _as_resource(target["Arn"], service), _keys_of(delivery.event))
         if role := target.get("RoleArn"):
             if not self._rights.can_assume(role, "events"):
                 return f"EventBridge cannot assume the role {role}"
@@ -174,13 +174,13 @@ class EventDelivery:
         if action == "events:InvokeApiDestination":
             return "An API destination needs a role"
         if service == "events":
-            return self._rights.account_refusal(source_arn.split(":")[4], access)
-        return self._rights.service_refusal("events", access, source_arn=source_arn)
+            return self._rights.account_refusal(delivery.rule_arn.split(":")[4], access)
+        return self._rights.service_refusal("events", access, source_arn=delivery.rule_arn)
 
     def _deliver(self, delivery: _Delivery) -> None:
         arn = parse_arn(delivery.target["Arn"])
         text = render(delivery.target, delivery.event, rule_arn=delivery.rule_arn, rule_name=delivery.rule_name)
-        refusal = self._refusal(delivery.target, arn.service, source_arn=delivery.rule_arn)
+        refusal = self._refusal(delivery.target, arn.service, delivery)
         if refusal and exists(delivery.target["Arn"]):
             raise DeliveryError("NO_PERMISSIONS", refusal, is_final=True)
         try:
@@ -215,6 +215,11 @@ _ACTIONS = {
     "logs": "logs:PutLogEvents",
     "events": "events:PutEvents",
 }
+
+
+def _keys_of(event: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+    """https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-conditions.html"""
+    return {"events:source": (str(event["source"]),), "events:detail-type": (str(event["detail-type"]),)}
 
 
 def _as_resource(arn: str, service: str) -> str:

@@ -20,6 +20,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.events.models import events_backends
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.moto_api._internal.models import moto_api_backend
+from moto.organizations.models import organizations_backends
 
 from trackside_localaccount import repairs
 from trackside_localaccount.alarms import Alarms
@@ -149,6 +150,7 @@ class LocalAccount:
         self._server.stop()
         repairs.detach()
         moto_api_backend.reset()
+        organizations_backends.master_accounts.clear()  # which `reset` forgets
         self._quiet.setLevel(self._level_before)
         if not self._keeps_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -219,9 +221,12 @@ class LocalAccount:
     def other(self, account_id: str) -> OtherAccount:
         """Return an empty account of the same organization, for events and calls that cross accounts.
 
+        The organization has an id, for policies that ask for it, once `organizations:CreateOrganization` made it.
+
         Args:
             account_id: Its number, twelve digits.
         """
+        organizations_backends.master_accounts[account_id] = (ACCOUNT_ID, "aws")
         role = f"arn:aws:iam::{account_id}:role/OrganizationAccountAccessRole"
         given = self.client("sts").assume_role(RoleArn=role, RoleSessionName="local")["Credentials"]
         keys = (given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])

@@ -129,7 +129,8 @@ def owner_of(arn: str) -> str:
 
 def organization_of(account: str) -> str:
     """Return the id of the organization that an account made or belongs to, or an empty text."""
-    organization = organizations_backends[account]["aws"].org
+    master, _ = organizations_backends.master_accounts.get(account, (account, ""))
+    organization = organizations_backends[master]["aws"].org
     return str(organization.id) if organization is not None else ""
 
 
