@@ -62,7 +62,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         keys = f"{account.environment()['AWS_ENDPOINT_URL']}/{pool}/.well-known/jwks.json"
         words = [*container(account)["command"], "--keys", keys, "--host", "127.0.0.1", "--port", "0"]
         folder = tmp_path_factory.mktemp("container")
-        with served(folder, *words, environment={**account.environment()}) as server:
+        with served(folder, *words, environment=environment_of_task(account)) as server:
             yield Deployed(account, outputs, client, server)
 
 
@@ -71,6 +71,20 @@ def have_certificate() -> None:
     certificates = acm_backends["123456789012"]["us-east-1"]
     made = certificates.request_certificate(HOST, "once", [], [])
     certificates._certificates[CERTIFICATE] = certificates._certificates.pop(made)
+
+
+def environment_of_task(account: LocalAccount) -> Mapping[str, str]:
+    """Return the credentials of the role of the deployed task: all that its container may do.
+
+    It is looked up in the stack, for moto's tasks forget theirs.
+    """
+    found = account.client("cloudformation").list_stack_resources(StackName="TracksideDashboard")
+    (role,) = [
+        each["PhysicalResourceId"]
+        for each in found["StackResourceSummaries"]
+        if each["ResourceType"] == "AWS::IAM::Role" and each["LogicalResourceId"].startswith("Role")
+    ]
+    return account.role_environment(role)
 
 
 def container(account: LocalAccount) -> Mapping[str, Any]:

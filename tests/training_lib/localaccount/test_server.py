@@ -246,9 +246,41 @@ def test_a_role_is_who_one_is(account_with: Callable[..., Any]) -> None:
     assert role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] == {"Service": ["sagemaker.amazonaws.com"]}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-def test_the_standing_server_prints_where_it_is_and_ends_on_a_signal(number: signal.Signals, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "trackside_localaccount", "--folder", str(tmp_path)]
+@pytest.mark.parametrize(
+    ("settings", "is_refused"),
+    [
+        pytest.param({}, True, id="as-it-is"),
+        pytest.param({"enforces_rights": True}, True, id="on"),
+        pytest.param({"enforces_rights": False}, False, id="off"),
+    ],
+)
+def test_rights_count_unless_told_otherwise(
+    account_with: Callable[..., Any], settings: dict[str, bool], is_refused: bool
+) -> None:
+    account = account_with(**settings).account
+    create_role(account, "nothing")
+    given = account.role_environment("nothing")
+    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    s3 = boto3.Session(*(given[key] for key in keys)).client("s3", endpoint_url=given["AWS_ENDPOINT_URL"])
+    if is_refused:
+        with pytest.raises(ClientError, match="AccessDenied"):
+            s3.create_bucket(Bucket="theirs")
+    else:
+        s3.create_bucket(Bucket="theirs")
+    assert len(account.client("s3").list_buckets()["Buckets"]) == (0 if is_refused else 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "role_services"),
+    [
+        pytest.param(signal.SIGTERM, [], ["sagemaker"], id="SIGTERM"),
+        pytest.param(signal.SIGINT, ["--no-iam"], ["lambda"], id="SIGINT-for-a-role-that-trusts-others"),
+    ],
+)
+def test_the_standing_server_prints_where_it_is_and_ends_on_a_signal(
+    number: signal.Signals, words: list[str], role_services: list[str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "trackside_localaccount", "--folder", str(tmp_path), *words]
     with subprocess.Popen([*command, "--image", "evaluator=echo judged"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         lines = []
@@ -264,7 +296,7 @@ def test_the_standing_server_prints_where_it_is_and_ends_on_a_signal(number: sig
             ProcessingResources={
                 "ClusterConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1}
             },
-            RoleArn=create_role(server_account, "judge", [ALLOW_ALL]),
+            RoleArn=create_role(server_account, "judge", [ALLOW_ALL], services=role_services),
         )
         server.send_signal(number)
         try:
