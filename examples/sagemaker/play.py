@@ -36,7 +36,7 @@ PLAYER = Path(__file__).with_name("under_the_sdk.py")
 ROLE = "data-scientist"
 RIGHTS = [
     *("sagemaker:*", "s3:*", "logs:*", "ecr:*", "kms:Decrypt", "kms:GenerateDataKey", "cloudwatch:PutMetricData"),
-    *("iam:GetRole", "iam:PassRole", "iam:SimulatePrincipalPolicy"),
+    *("iam:GetRole", "iam:PassRole", "iam:SimulatePrincipalPolicy", "cloudformation:DescribeStacks", "dynamodb:Query"),
 ]
 BUCKET = "sagemaker-us-east-1-123456789012"  # what `default_bucket()` answers in the local account
 

@@ -18,7 +18,6 @@ from stacks.assembly import assembly
 from tests.stacks.previous_version import lay_out
 from tests.stacks.variants import WATCHING
 from trackside_localaccount import LocalAccount
-from trackside_localaccount.deploy import bootstrap
 
 pytestmark = pytest.mark.xdist_group("drill")
 HOLDS_DATA = ("Bucket", "Table", "Key", "Queue", "Topic", "Repository", "EventBus", "Archive", "Parameter")
@@ -30,7 +29,6 @@ JOB = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits"
 @pytest.fixture
 def account() -> Iterator[LocalAccount]:
     with LocalAccount() as account:
-        bootstrap(account)
         yield account
 
 
@@ -38,6 +36,7 @@ def test_an_upgrade_loses_nothing(drill: ModuleType, account: LocalAccount, tmp_
     today = assembly()
     cdk = drill.CommandLine(account)
     previous = lay_out(tmp_path / "previous", today=today)
+    cdk.run("bootstrap", f"aws://{drill.ACCOUNT}/{drill.REGION}", "--app", str(today))
     cdk.run("deploy", "--all", "--app", str(previous), "--require-approval", "never")
     before = _outputs(account)
     held = _physical(drill, account, previous)

@@ -194,6 +194,14 @@ def test_who_may_not_list_a_bucket_does_not_learn_that_an_object_is_absent(stock
         as_role(stocked, "lister", "s3").get_object(Bucket="bucket", Key="absent-1")
 
 
+@pytest.mark.parametrize("name", ["absent", "other/nothing"])
+def test_nobody_becomes_a_role_that_does_not_exist(stocked: Any, name: str) -> None:
+    sts, role = stocked.account.client("sts"), f"arn:aws:iam::{ACCOUNT}:role/{name}"
+    with pytest.raises(ClientError, match=f"AccessDenied.*sts:AssumeRole on resource: {role}"):
+        sts.assume_role(RoleArn=role, RoleSessionName="one")
+    assert sts.assume_role(RoleArn=f"arn:aws:iam::{ACCOUNT}:role/nothing", RoleSessionName="one")["Credentials"]
+
+
 def test_a_role_has_its_path_where_a_request_names_it_without(stocked: Any) -> None:
     create_role(stocked.account, "within", path="/team/")
     create_role(stocked.account, "looker", [allow("iam:GetRole", f"arn:aws:iam::{ACCOUNT}:role/team/*")])

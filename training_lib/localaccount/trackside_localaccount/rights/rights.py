@@ -83,9 +83,11 @@ class Rights:
         Raises:
             GapError: This account cannot tell what IAM would decide.
         """
-        caller = caller_of(access_key) if self._are_enforced else None
-        if caller is None or (incoming.service, incoming.operation.name) in _ALWAYS_ALLOWED:
+        if not self._are_enforced or (incoming.service, incoming.operation.name) in _ALWAYS_ALLOWED:
             return ""
+        caller = caller_of(access_key)
+        if caller is None:
+            return _refusal_of_owner(incoming, place)
         try:
             accesses = accesses_of(incoming.service, incoming.operation.name, incoming.parameters, place)
             needed = [one for access in accesses for one in self._needed(access, place)]
@@ -229,6 +231,17 @@ class Rights:
                 keys["aws:principalorgid"] = (organization,)
             keys["aws:principaltype"] = ("AssumedRole" if principal.role_arn else "User",)
         return Question(principal, access.action, access.resource, {**keys, **access.keys})
+
+
+def _refusal_of_owner(incoming: Incoming, place: Place) -> str:
+    """Return IAM's sentence if the account's owner asks to be a role that does not exist: AWS never says so."""
+    if (incoming.service, incoming.operation.name) != ("sts", "AssumeRole"):
+        return ""
+    role = str(incoming.parameters["RoleArn"])
+    if holdings.role_of(role) is not None or role.endswith(f":role/{_ADMINISTRATORS_ROLE}"):
+        return ""
+    owner = f"arn:aws:sts::{place.account}:user/moto"  # as moto answers GetCallerIdentity
+    return f"User: {owner} is not authorized to perform: sts:AssumeRole on resource: {role}"
 
 
 def _to_learn_of_absence(needed: Iterable[Access]) -> Iterator[Access]:
