@@ -20,6 +20,7 @@ from stacks.constructs.python_lambda import RETENTION
 from stacks.constructs.sign_on_pool import SESSION_HOURS, SignOnPool
 from stacks.deployment_settings import DeploymentSettings
 from stacks.outputs import output
+from stacks.standing import warn_that_it_stays
 
 PORT = 8080
 CPU_UNITS, MEMORY_MB = 512, 2048
@@ -42,6 +43,7 @@ class TeamDashboard:
         key: kms.IKey,
     ) -> None:
         self._scope, self._settings = scope, settings
+        warn_that_it_stays(scope, "team_dashboard_host")
         of_team = settings.team_dashboard
         self._network = DashboardNetwork(
             scope,

@@ -13,6 +13,7 @@ from constructs import Construct
 from stacks.constructs.allow import allow
 from stacks.deployment_settings import DeploymentSettings
 from stacks.spokes import hub_role_name, role_arn, spoke_role_name
+from stacks.standing import warn_that_it_stays
 from trackside.contracts.event import AWS_DETAIL_TYPE, AWS_SOURCE
 
 
@@ -33,6 +34,7 @@ class HubStack(Stack):
             description="Trackside: the permissions of watched accounts to send",
         )
         self._settings = settings
+        warn_that_it_stays(self, "spoke_accounts")
         self._let_events_in()
         self._let_stop(stop_training)
 

@@ -15,6 +15,7 @@ from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.private_bucket import PrivateBucket
 from stacks.deployment_settings import DeploymentSettings
 from stacks.outputs import output
+from stacks.standing import warn_that_it_stays
 from trackside.contracts.questions.saved import QUESTIONS
 from trackside.contracts.questions.tables import DATE, FIRST_DAY, PREFIX, STATISTICS, STATISTICS_COLUMNS, TABLES
 
@@ -37,6 +38,7 @@ class Questions:
 
     def __init__(self, scope: Construct, *, settings: DeploymentSettings, runs: s3.IBucket, key: kms.IKey) -> None:
         self._scope = scope
+        warn_that_it_stays(scope, "questions")
         name = "-".join(["trackside", *([settings.environment] if settings.environment else [])])
         self._database = name.replace("-", "_")
         database = glue.CfnDatabase(

@@ -100,6 +100,12 @@ OBJECT = {"Bucket": "b", "Key": "k/1"}
         ("ssm", "GetParameter", {"Name": "/a/b"}, [f"ssm:GetParameter arn:aws:ssm:{AT}:parameter/a/b"]),
         ("ecr", "GetAuthorizationToken", {}, ["ecr:GetAuthorizationToken *"]),
         ("iam", "GetRole", {"RoleName": "r"}, [f"iam:GetRole {ROLE}"]),
+        (
+            "iam",
+            "SimulatePrincipalPolicy",
+            {"PolicySourceArn": ROLE, "ActionNames": ["s3:GetObject"]},
+            [f"iam:SimulatePrincipalPolicy {ROLE}"],
+        ),
         ("kms", "Decrypt", {"KeyId": f"arn:aws:kms:{AT}:key/1"}, [f"kms:Decrypt arn:aws:kms:{AT}:key/1"]),
         (
             "logs",

@@ -414,7 +414,12 @@ def _assume_role(given: Parameters, place: Place) -> Iterator[Access]:
     yield Access("sts:AssumeRole", str(given["RoleArn"]), {**keys, **_tag_keys(given)})
 
 
+def _simulate(given: Parameters, place: Place) -> Iterator[Access]:
+    yield Access("iam:SimulatePrincipalPolicy", str(given["PolicySourceArn"]))
+
+
 _RULES: Mapping[str, Mapping[str, Rule]] = {
+    "iam": {"SimulatePrincipalPolicy": _simulate},
     "s3": _S3,
     "sqs": _SQS,
     "sns": _SNS,

@@ -19,7 +19,11 @@ from trackside_localaccount.rights.policy import Decision, Policies, Policy, Pri
 from trackside_localaccount.strict.incoming import Incoming
 
 _CONSENT_NEEDED = ("kms:", "sts:AssumeRole")  # a key's policy and a role's trust must allow in any case
-_ROLES_BY_ARN = ("iam:PassRole", "sts:AssumeRole")  # a request names them so, others by their names
+_ROLES_BY_ARN = (
+    "iam:PassRole",
+    "iam:SimulatePrincipalPolicy",
+    "sts:AssumeRole",
+)  # a request names them so, others by their names
 _ALWAYS_ALLOWED = {("sts", "GetCallerIdentity")}
 _ADMINISTRATOR: Policy = ({"Effect": "Allow", "Action": "*", "Resource": "*"},)
 _ADMINISTRATORS_ROLE = "OrganizationAccountAccessRole"  # Organizations makes it in each account
