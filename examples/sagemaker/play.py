@@ -38,6 +38,11 @@ RIGHTS = [
     *("sagemaker:*", "s3:*", "logs:*", "ecr:*", "kms:Decrypt", "kms:GenerateDataKey", "cloudwatch:PutMetricData"),
     *("iam:GetRole", "iam:PassRole", "iam:SimulatePrincipalPolicy", "cloudformation:DescribeStacks", "dynamodb:Query"),
 ]
+# What version 3 of the SDK asks of the role of a training job, in a VPC or not.
+RIGHTS += [
+    *(f"ec2:{verb}NetworkInterface{what}" for verb in ("Create", "Delete") for what in ("", "Permission")),
+    *(f"ec2:Describe{what}" for what in ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")),
+]
 BUCKET = "sagemaker-us-east-1-123456789012"  # what `default_bucket()` answers in the local account
 
 
