@@ -11,15 +11,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from stacks.paths import LAMBDA_PACKAGES
 
 PYTHON_VERSION = "3.12"
 PLATFORM = "manylinux2014_aarch64"
-PACKAGES = ("aws-lambda-powertools==3.37.0", "jmespath==1.1.0", "typing_extensions==4.16.0", "wrapt==2.5.2")
-# The X-Ray SDK asks for botocore (31 MB), which Lambda's runtime brings along; Tracer fails at import without the SDK.
-PACKAGES_WITHOUT_DEPENDENCIES = ("aws-xray-sdk==2.15.0",)
+# The file of each, by its hash: pip takes no other. Powertools' extra for tracing, and the X-Ray SDK, ask for botocore
+# (31 MB), which Lambda's runtime brings along: what they need besides stands here, and dependencies are not looked up.
+PACKAGES: Mapping[str, str] = {
+    "aws-lambda-powertools==3.37.0": "92df3f790851a30cfb5ed45ff8e11f2de9b74e60aed0169d2a6b6da2362b45fb",
+    "aws-xray-sdk==2.15.0": "422d62ad7d52e373eebb90b642eb1bb24657afe03b22a8df4a8b2e5108e278a3",
+    "jmespath==1.1.0": "a5663118de4908c91729bea0acadca56526eb2698e83de10cd116ae0f4e97c64",
+    "typing_extensions==4.16.0": "481caa481374e813c1b176ada14e97f1f67a4539ce9cfeb3f350d78d6370c2e8",
+    "wrapt==2.5.2": "d108bd98ab2c5ccbf55cf2154e0a73341df930030df2e01ee35d71a44a99d3ad",
+}
 
 
 class PackagesMissingError(FileNotFoundError):
@@ -28,7 +35,7 @@ class PackagesMissingError(FileNotFoundError):
 
 def packages_folder() -> Path:
     """Return the folder of the packages of these versions, fetched or not."""
-    words = ("without scripts", PYTHON_VERSION, PLATFORM, *PACKAGES, *PACKAGES_WITHOUT_DEPENDENCIES)
+    words = ("without scripts", PYTHON_VERSION, PLATFORM, *_requirements())
     return LAMBDA_PACKAGES / hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
@@ -50,9 +57,7 @@ def fetch_packages() -> Path:
     LAMBDA_PACKAGES.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=LAMBDA_PACKAGES))
     try:
-        # The tracer extra would bring botocore along, so its two packages are named one by one.
-        _install(partial, PACKAGES)
-        _install(partial, PACKAGES_WITHOUT_DEPENDENCIES, "--no-deps")
+        _install(partial)
         _remove_scripts(partial)
         partial.chmod(0o755)
         partial.rename(folder)
@@ -70,19 +75,21 @@ def _remove_scripts(folder: Path) -> None:
         record.write_text("".join(kept), encoding="utf-8", newline="\n")
 
 
-def _install(target: Path, packages: tuple[str, ...], *options: str) -> None:
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-compile",
-        "--upgrade",
-    ]
+def _requirements() -> list[str]:
+    return [f"{package} --hash=sha256:{digest}" for package, digest in PACKAGES.items()]
+
+
+def _install(target: Path) -> None:
+    """https://pip.pypa.io/en/stable/topics/secure-installs/"""
+    wanted = target.with_suffix(".txt")
+    wanted.write_text("\n".join(_requirements()), encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     platform = ["--platform", PLATFORM, "--python-version", PYTHON_VERSION, "--only-binary=:all:"]
-    subprocess.run([*pip, *platform, *options, "--target", str(target), *packages], check=True)
+    options = ["--no-deps", "--require-hashes", "--upgrade", "--target", str(target), "--requirement", str(wanted)]
+    try:
+        subprocess.run([*pip, *platform, *options], check=True)
+    finally:
+        wanted.unlink()
 
 
 if __name__ == "__main__":

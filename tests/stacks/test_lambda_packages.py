@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import os
+import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,7 @@ import pytest
 from stacks import lambda_packages as packages
 from stacks.paths import LAMBDA_PACKAGES
 
-FETCHED = (*packages.PACKAGES, *packages.PACKAGES_WITHOUT_DEPENDENCIES)
+FETCHED = packages.PACKAGES
 
 
 def test_are_fetched_and_hold_what_the_reactions_import() -> None:
@@ -35,8 +39,30 @@ def test_the_command_that_fetches_them_is_named_where_they_are_missing(
 
 def test_other_versions_are_another_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     before = packages.packages_folder()
-    monkeypatch.setattr(packages, "PACKAGES", (*packages.PACKAGES, "more==1"))
+    monkeypatch.setattr(packages, "PACKAGES", {**packages.PACKAGES, "wrapt==2.5.2": "0" * 64})
     assert packages.packages_folder() != before
+
+
+def test_a_file_with_another_hash_is_not_taken_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    wheel = tmp_path / "one-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("one.py", "")
+        archive.writestr("one-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: one\nVersion: 1\n")
+        archive.writestr("one-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("one-1.dist-info/RECORD", "")
+    for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(packages, "LAMBDA_PACKAGES", tmp_path / "packages")
+    monkeypatch.setattr(packages, "PACKAGES", {"one==1": "0" * 64})
+    with pytest.raises(subprocess.CalledProcessError):
+        packages.fetch_packages()
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in capfd.readouterr().err
+    assert list((tmp_path / "packages").iterdir()) == []
+    monkeypatch.setattr(packages, "PACKAGES", {"one==1": hashlib.sha256(wheel.read_bytes()).hexdigest()})
+    assert (packages.fetch_packages() / "one.py").is_file()
+    assert len(list((tmp_path / "packages").iterdir())) == 1
 
 
 def test_are_the_same_in_every_clone() -> None:
