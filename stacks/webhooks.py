@@ -12,6 +12,7 @@ from stacks.constructs.allow import allow
 from stacks.constructs.webhook import Webhook
 from stacks.deployment_settings import DeploymentSettings
 from stacks.event_patterns import owner_notified
+from stacks.webhook_forms import webhook_form
 from trackside.contracts.event import SOURCE
 
 
@@ -22,15 +23,16 @@ def create_webhooks(scope: Construct, *, settings: DeploymentSettings, bus: even
     """
     found: dict[str, Webhook] = {}
     if settings.notices.webhook_url:
+        form = webhook_form(settings.notices.webhook_url)
         found["webhook"] = Webhook(
             scope,
             "Webhook",
             bus=bus,
             pattern=owner_notified(),
             url=settings.notices.webhook_url,
-            header="Authorization",
+            header=form.header,
             secret_name=settings.notices.webhook_secret,
-            body=events.RuleTargetInput.from_event_path("$.detail"),
+            body=form.body(),
             calls_per_second=settings.notices.webhook_calls_per_second,
             description="Sends the messages of owners to an HTTPS endpoint",
         )
