@@ -238,7 +238,7 @@ class Rights:
 
 
 def _refusal_of_owner(incoming: Incoming, place: Place) -> str:
-    """Return IAM's sentence if the account's owner asks to be a role that does not exist: AWS never says so."""
+    """Return IAM's sentence if the account's owner asks to be a role that does not exist."""
     if (incoming.service, incoming.operation.name) != ("sts", "AssumeRole"):
         return ""
     role = str(incoming.parameters["RoleArn"])
