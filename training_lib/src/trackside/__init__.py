@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         TracksideError,
     )
     from trackside.frameworks.plain.run import Run
+    from trackside.frameworks.pytorch.rescue.skipping import SkippingSampler, skipping
     from trackside.frameworks.pytorch.script.hook import Hook
     from trackside.local.watched_run import WatchedRun, watch
     from trackside.runs.judgement import Judgement, judge
@@ -54,6 +55,7 @@ __all__ = [
     "Run",
     "RunNotFoundError",
     "RunTakenError",
+    "SkippingSampler",
     "StorageError",
     "StorageUnavailableError",
     "TensorNotSavedError",
@@ -66,6 +68,7 @@ __all__ = [
     "log",
     "open_profile",
     "open_trial",
+    "skipping",
     "watch",
 ]
 
@@ -76,6 +79,7 @@ _HOME = {
     "KerasHook": "trackside.adapters.keras.hook",
     "Profile": "trackside.speed.performance.profile",
     "Run": "trackside.frameworks.plain.run",
+    "SkippingSampler": "trackside.frameworks.pytorch.rescue.skipping",
     "Trial": "trackside.views.drawn_trial",
     "WatchedRun": "trackside.local.watched_run",
     "XGBoostHook": "trackside.adapters.xgboost.hook",
@@ -83,6 +87,7 @@ _HOME = {
     "log": "trackside.capture.statistics.logged_numbers",
     "open_profile": "trackside.speed.performance.profile",
     "open_trial": "trackside.views.drawn_trial",
+    "skipping": "trackside.frameworks.pytorch.rescue.skipping",
     "watch": "trackside.local.watched_run",
 }
 _HOME_OF_ERRORS = "trackside.contracts.errors"

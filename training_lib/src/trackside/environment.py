@@ -11,6 +11,7 @@ from trackside.contracts.run_layout import run_of_job
 
 PROFILER_CONFIG = "/opt/ml/input/config/profilerconfig.json"
 SHOW_SAMPLES = "TRACKSIDE_SHOW_SAMPLES"
+LEAVE_OUT, RESUME_FROM = "TRACKSIDE_LEAVE_OUT", "TRACKSIDE_RESUME_FROM"
 FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of a worker's settings, which its evaluators do not get
 
 _READ_BY_BOTOCORE = frozenset({"BOTO_CONFIG", "HOME", "REQUESTS_CA_BUNDLE"})
@@ -32,6 +33,7 @@ class CaptureEnvironment:
                                steps, as smdebug)
     RANK, WORLD_SIZE           as torchrun sets them
     LOCAL_RANK                 number of this process on its machine, as torchrun sets it
+    LOCAL_WORLD_SIZE           number of processes on its machine, as torchrun sets it; 0: not known
     SM_CURRENT_HOST            name of this machine in a SageMaker training job: algo-1
     TRAINING_JOB_NAME          set in a SageMaker training job, which may be interrupted and started again
     TRACKSIDE_ENDED_BY         set where another process marks the end of the run: "trackside-run", its command being
@@ -51,6 +53,7 @@ class CaptureEnvironment:
     machine: str = ""
     profiler_config: str = ""
     shows_samples: bool = False
+    local_world_size: int = 0
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> CaptureEnvironment:
@@ -68,6 +71,7 @@ class CaptureEnvironment:
             profiler_config=env.get("SMPROFILER_CONFIG_PATH", "")
             or (PROFILER_CONFIG if "TRAINING_JOB_NAME" in env else ""),
             shows_samples=env.get(SHOW_SAMPLES, "") == "1",
+            local_world_size=_whole(env.get("LOCAL_WORLD_SIZE"), 0),
         )
 
 
@@ -113,6 +117,9 @@ class RescueEnvironment:
     TRACKSIDE_RESCUE_PLACE_TRIES  returns to one moment (default 2)
     TRACKSIDE_RESCUE_MEMORY_MB    most memory for them in MiB; what is beyond lies in files (default: all that is free)
     TRACKSIDE_RESCUE_FOLDER       folder of those files (default: that of temporary files)
+    TRACKSIDE_RESCUE_MODE         restart: report faults only, for a start from a checkpoint (default: go back in place)
+    TRACKSIDE_RESUME_FROM         in a process that was started again: the checkpoint that is good
+    TRACKSIDE_LEAVE_OUT           in such a process: the file of what to leave out (`contracts.run.restart.Order`)
     """
 
     is_on: bool = False
@@ -121,6 +128,8 @@ class RescueEnvironment:
     place_tries: int = 2
     memory_mb: int | None = None
     folder: str = ""
+    restarts: bool = False
+    leave_out: str = ""
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> RescueEnvironment:
@@ -133,6 +142,8 @@ class RescueEnvironment:
             place_tries=max(1, _whole(env.get("TRACKSIDE_RESCUE_PLACE_TRIES"), cls.place_tries)),
             memory_mb=int(memory) if (memory := env.get("TRACKSIDE_RESCUE_MEMORY_MB", "")).isdigit() else None,
             folder=env.get("TRACKSIDE_RESCUE_FOLDER", ""),
+            restarts=env.get("TRACKSIDE_RESCUE_MODE", "") == "restart",
+            leave_out=env.get(LEAVE_OUT, ""),
         )
 
     def variables(self) -> dict[str, str]:
@@ -146,6 +157,7 @@ class RescueEnvironment:
             "TRACKSIDE_RESCUE_PLACE_TRIES": str(self.place_tries),
             **({"TRACKSIDE_RESCUE_MEMORY_MB": str(self.memory_mb)} if self.memory_mb is not None else {}),
             **({"TRACKSIDE_RESCUE_FOLDER": self.folder} if self.folder else {}),
+            **({"TRACKSIDE_RESCUE_MODE": "restart"} if self.restarts else {}),
         }
 
 

@@ -73,6 +73,18 @@ class SavedCollection(click.ParamType):  # type: ignore[type-arg] # generic in c
         return CollectionRequest(name, schedule=schedule, save_raw_tensor=True)
 
 
+class RescueMode(click.ParamType):  # type: ignore[type-arg] # as above
+    """Nothing, or restart."""
+
+    name = "mode"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the mode."""
+        if value not in ("in-place", "restart"):
+            self.fail(f"{value!r} is not restart. If it is your command, put `--` before it.", param, ctx)
+        return str(value)
+
+
 def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: int) -> int:
     """Return the interval. Errors: `click.BadParameter` for one that is too short."""
     if 0 < value < SHORTEST_INTERVAL_MS:
@@ -168,8 +180,12 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
 )
 @click.option(
     "--rescue",
-    is_flag=True,
-    help="Go back to the last good moment, kept in memory, when the numbers of a PyTorch training break.",
+    type=RescueMode(),
+    is_flag=False,
+    flag_value="in-place",
+    metavar="[restart]",
+    help="When the numbers of a PyTorch training break, go back to the last good moment, kept in memory; or, with "
+    "restart, start the script again from its last good checkpoint.",
 )
 @click.option(
     "--rescue-copies",
@@ -186,6 +202,14 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     show_default=True,
     metavar="COUNT",
     help="Go back at most so often.",
+)
+@click.option(
+    "--rescue-place-tries",
+    type=click.IntRange(min=1, max=100),
+    default=RescueEnvironment.place_tries,
+    show_default=True,
+    metavar="COUNT",
+    help="Go back to one moment or checkpoint at most so often.",
 )
 @click.option(
     "--rescue-memory",
@@ -224,9 +248,10 @@ def command(
     sample_interval: int,
     profile_steps: Window | None,
     profile_on_issue: int | None,
-    rescue: bool,
+    rescue: str | None,
     rescue_copies: int,
     rescue_tries: int,
+    rescue_place_tries: int,
     rescue_memory: int | None,
     rescue_folder: str,
     show_samples: bool,
@@ -281,9 +306,11 @@ def command(
         profile_steps=profile_steps,
         issue_profile_steps=profile_on_issue or 0,
         rescue=RescueEnvironment(
-            is_on=rescue,
+            is_on=rescue is not None,
+            restarts=rescue == "restart",
             copies=rescue_copies,
             tries=rescue_tries,
+            place_tries=rescue_place_tries,
             memory_mb=rescue_memory,
             folder=rescue_folder,
         ),

@@ -35,6 +35,8 @@ from trackside.local.first_facts import FirstFacts
 from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.profile_request import request_profile
 from trackside.local.rescue_watch import RescueWatch
+from trackside.local.restarting.restarted_training import RestartedTraining
+from trackside.local.restarting.restarts import Restarts
 from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
 from trackside.local.signal_inbox import SignalInbox
 from trackside.local.stop_request import forget_stop, requested_stop
@@ -214,19 +216,7 @@ def run_locally(
             forget_stop(run.folder)
         (run.folder / RULE_REQUEST_KEY).write_text(run.request.to_json(), encoding="utf-8")
         write_record(run.folder, record)
-        training = TrainingProcess(
-            run.command,
-            # The command may train more than once, one after the other: only we know when it is over.
-            environment={
-                **run.environment,
-                **capture_environment(str(run.folder), run.capture),
-                **ENDED_BY_US,
-                **run.rescue.variables(),
-                **({SHOW_SAMPLES: "1"} if run.shows_samples else {}),
-            },
-            shares_terminal=run.shares_terminal,
-            is_output_on_stderr=run.is_output_on_stderr,
-        )
+        training = _started(run, monotonic)
         watch = _Watch(run, training, inbox, observer=observer, monotonic=monotonic, evaluator=evaluator)
         status = watch.until_the_training_ends()
         watch.until_all_is_judged()
@@ -243,13 +233,38 @@ def run_locally(
     return watch.result(status)
 
 
+def _started(run: LocalRun, monotonic: Callable[[], float]) -> TrainingProcess | RestartedTraining:
+    """Start the command. Errors: `OSError`."""
+
+    def start(more: Mapping[str, str]) -> TrainingProcess:
+        return TrainingProcess(
+            run.command,
+            # The command may train more than once, one after the other: only we know when it is over.
+            environment={
+                **run.environment,
+                **capture_environment(str(run.folder), run.capture),
+                **ENDED_BY_US,
+                **run.rescue.variables(),
+                **({SHOW_SAMPLES: "1"} if run.shows_samples else {}),
+                **more,
+            },
+            shares_terminal=run.shares_terminal,
+            is_output_on_stderr=run.is_output_on_stderr,
+        )
+
+    if not run.rescue.restarts:
+        return start({})
+    restarts = Restarts(run.folder, run.rescue, monotonic=monotonic)
+    return RestartedTraining(start, restarts, grace_seconds=run.grace_seconds, monotonic=monotonic)
+
+
 class _Watch:
     """The main loop and its state."""
 
     def __init__(
         self,
         run: LocalRun,
-        training: TrainingProcess,
+        training: TrainingProcess | RestartedTraining,
         inbox: SignalInbox,
         *,
         observer: Observer,
@@ -267,13 +282,7 @@ class _Watch:
         self._evaluator = EvaluatorProcess(
             run.folder, environment=run.environment, note=observer.note, monotonic=monotonic, command=evaluator
         )
-        self._sampler = SamplerProcess(
-            f"{run.folder}/{PROFILES}",
-            process=training.pid,
-            interval_ms=run.sample_interval_ms,
-            environment=run.environment,
-            monotonic=monotonic,
-        )
+        self._sampled, self._sampler = training.pid, self._new_sampler()
         checked_rules = run.request if run.reports_inapplicable_rules else RuleRequest(())
         self._first_facts = FirstFacts(open_store(f"{run.folder}/{TENSORS}"), checked_rules)
         self._rescues = RescueWatch(run.folder, observer.note, monotonic=monotonic) if run.rescue.is_on else None
@@ -300,10 +309,25 @@ class _Watch:
             for number in self._inbox.wait(LOOK_SECONDS):
                 self._pass_on(number)
             self.guarded(self._look)
-            self.guarded(self._sampler.tend)
+            self.guarded(self._tend_sampler)
             self.guarded(self._show_progress)
             self.guarded(self._stop_as_requested)
             self.guarded(self._enforce_stop)
+
+    def _new_sampler(self) -> SamplerProcess:
+        return SamplerProcess(
+            f"{self._run.folder}/{PROFILES}",
+            process=self._training.pid,
+            interval_ms=self._run.sample_interval_ms,
+            environment=self._run.environment,
+            monotonic=self._monotonic,
+        )
+
+    def _tend_sampler(self) -> None:
+        if self._sampled != self._training.pid:  # it was started again
+            self._sampler.finish()
+            self._sampled, self._sampler = self._training.pid, self._new_sampler()
+        self._sampler.tend()
 
     def until_all_is_judged(self) -> None:
         """Mark the end of the run, and wait until the evaluator has judged every step: bounded, interruptible."""
@@ -408,7 +432,7 @@ class _Watch:
                 self._show_recovery(verdict)
         if self._rescues is not None:
             self._rescues.look(self._feed.verdicts)
-            if due := self._rescues.due_stop():
+            if not self._training.is_deciding and (due := self._rescues.due_stop()):
                 self._stop_now(due)
 
     def _show_recovery(self, verdict: Verdict) -> None:
@@ -501,6 +525,7 @@ class _Watch:
             self._training.pass_on(number)
 
     def _interrupted(self) -> None:
+        self._training.leave()
         now, before = self._monotonic(), self._interrupted_at
         self._interrupted_at = now
         if before is not None and now - before < SECOND_INTERRUPT_SECONDS:

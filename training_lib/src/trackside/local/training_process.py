@@ -42,6 +42,11 @@ class TrainingProcess:
         )
         self._group = os.getpgrp() if shares_terminal else self._process.pid
 
+    is_deciding = False  # it is never started again; see `RestartedTraining`
+
+    def leave(self) -> None:
+        """Do nothing: no other process follows."""
+
     @property
     def pid(self) -> int:
         return self._process.pid

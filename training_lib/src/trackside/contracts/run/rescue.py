@@ -10,6 +10,7 @@ from trackside.contracts.stored_fields import (
     BOOLEAN,
     COUNT,
     TEXT,
+    TEXTS,
     choice,
     document_of,
     record_of,
@@ -56,6 +57,12 @@ class RescueTry:
     )
     softened: str = field(default="", metadata=stored(TEXT, "Change of rate or clipping for the next steps, a clause."))
     outcome: TryOutcome = field(default=TryOutcome.OPEN, metadata=stored(choice(TryOutcome), "Outcome."))
+    checkpoint: str = field(
+        default="", metadata=stored(TEXT, "The checkpoint that the script was started again from.", optional=True)
+    )
+    set_aside: tuple[str, ...] = field(
+        default=(), metadata=stored(TEXTS, "Places of later checkpoints, which were moved.", optional=True)
+    )
 
     @property
     def undone_steps(self) -> int:
@@ -86,7 +93,9 @@ class RescueRecord:
         if self.state is RescueState.TRYING:
             newest = self.tries[-1]
             how = f"; {newest.softened}" if newest.softened else ""
-            return f"Went back from step {newest.at_step} to step {newest.back_to_step}: {newest.evidence}{how}"
+            place = f" ({newest.checkpoint}), started again" if newest.checkpoint else ""
+            aside = f"; set aside: {', '.join(newest.set_aside)}" if newest.set_aside else ""
+            return f"Went back from step {newest.at_step} to step {newest.back_to_step}{place}: {newest.evidence}{how}{aside}"
         if self.state is RescueState.LOST:
             return f"Not rescued: went back {times}, and {self.reason}"
         return f"No rescue: {self.reason}"

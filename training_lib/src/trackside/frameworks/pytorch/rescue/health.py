@@ -83,6 +83,11 @@ class Health:
     def is_suspected(self) -> bool:
         return self._suspicion is not None
 
+    @property
+    def usual_loss(self) -> float:
+        """The largest loss that is usual by now; infinity if none is known."""
+        return self._bound()
+
     def observe(self, numbers: Numbers, *, state_is_finite: bool = True) -> Fault | None:
         """Return the fault that these numbers show, if any.
 

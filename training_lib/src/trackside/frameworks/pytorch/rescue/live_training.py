@@ -13,9 +13,11 @@ import torch
 from torch.optim.optimizer import Optimizer
 
 from trackside.contracts.run.rescue import RescueState, RescueTry
+from trackside.contracts.run.restart import Report
 from trackside.environment import RescueEnvironment
 from trackside.frameworks.pytorch.rescue.agreement import Agreement
 from trackside.frameworks.pytorch.rescue.course import Course
+from trackside.frameworks.pytorch.rescue.fault_course import FaultCourse
 from trackside.frameworks.pytorch.rescue.health import Health
 from trackside.frameworks.pytorch.rescue.kept_trees import all_finite
 from trackside.frameworks.pytorch.rescue.numbers import Numbers, StepNumbers
@@ -42,6 +44,7 @@ class LiveTraining:
         numbers: Reads the numbers of a step; it gets the losses.
         standing: The issues that rules have found.
         tries: Returns of earlier trainings of this process, which count.
+        faults: Returns the course of a training that is not put back here, by its health; None to put it back.
         changed: Called with the state after each return, and once it is judged.
         end: Called with the state and the reason once no more returns are made.
         clock: Returns seconds.
@@ -55,6 +58,7 @@ class LiveTraining:
         numbers: StepNumbers,
         standing: StandingIssues,
         tries: list[RescueTry],
+        faults: Callable[[Health], FaultCourse] | None = None,
         changed: Callable[[RescueState], object],
         end: Callable[[RescueState, str], object],
         clock: Callable[[], float],
@@ -66,7 +70,13 @@ class LiveTraining:
         self._health = Health()
         self._ring = Ring(settings.copies, room, clock=clock, thread_clock=thread_clock)
         self.returns = Returns(self._ring, self._health, settings=settings, tries=tries, changed=changed)
-        self._course = Course(self._ring, self._health, self.returns, standing, end=end, went_back=self._numbers.forget)
+        self._course: Course | FaultCourse
+        if faults is not None:
+            self._course = faults(self._health)
+            self.returns.soften(self._course.softening())
+        else:
+            went_back = self._numbers.forget
+            self._course = Course(self._ring, self._health, self.returns, standing, end=end, went_back=went_back)
         self._lead: weakref.ref[Optimizer] | None = None
         self._is_over = False
         self._thread = 0
@@ -80,12 +90,19 @@ class LiveTraining:
         """True once an optimizer leads it."""
         return self._lead is not None
 
+    @property
+    def steps(self) -> int:
+        """Number of training steps that have ended."""
+        return self._steps
+
     def begin(self, optimizer: Optimizer) -> None:
         """Begin, led by an optimizer that this thread has stepped."""
         self._lead, self._thread = weakref.ref(optimizer), get_ident()
 
     def join(self, store: Any, number: int, ranks: int, *, training: int) -> None:
         """Act together with other ranks from here on; see `Agreement`."""
+        if isinstance(self._course, FaultCourse):
+            return
         agreement = Agreement(store, ranks, training=training, can_do=self._course.can_do)
         self._course.join(agreement, is_first=number == 0)
 
@@ -93,6 +110,10 @@ class LiveTraining:
         """Leave the training alone from here on, and let go of its optimizers."""
         self._is_over = True
         self.returns.end()
+
+    def last_report(self) -> Report | None:
+        """Return the report at the end of the process, of a training that is not put back here."""
+        return self._course.ended(self._steps) if isinstance(self._course, FaultCourse) and self.has_begun else None
 
     def is_led_by(self, optimizer: Optimizer) -> bool | None:
         """Return True for the leading optimizer, and None if this one is to lead a new training instead."""

@@ -89,6 +89,10 @@ class Returns:
         """True while it is not known whether the newest return has cured the fault."""
         return self._fault is not None
 
+    def soften(self, softening: Softening | None) -> None:
+        """Change the next steps."""
+        self._softening = softening
+
     def step_begins(self, optimizer: Optimizer) -> None:
         """Change a step that an optimizer is about to make, if it is one of those after a return."""
         if self._softening is not None and not self._softening.before(optimizer):
