@@ -74,7 +74,7 @@ class SavedCollection(click.ParamType):  # type: ignore[type-arg] # generic in c
 
 
 class RescueMode(click.ParamType):  # type: ignore[type-arg] # as above
-    """Nothing, or restart."""
+    """The way in which a training goes back: in its own process, or started again."""
 
     name = "mode"
 

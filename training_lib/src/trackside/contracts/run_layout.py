@@ -25,7 +25,8 @@ A run is one folder or S3 prefix:
     <run>/uncaptured/<process>.json        local: a process that captured nothing (UncapturedProcess)
     <run>/answers/<worker>.json            with --show-samples: answers of a language model (records/answers_file.py)
     <run>/rescue/<worker>.json             returns of the training to earlier moments (RescueRecord)
-    <run>/rescue/restarts.json             starts from checkpoints (RescueRecord); <run>/restart/: `contracts.run.restart`
+    <run>/rescue/restarts.json             starts from checkpoints (RescueRecord)
+    <run>/restart/                         messages about such starts: `contracts.run.restart`
     <run>/rescue/standing-issues.json      local: critical issues that stand, for the process that rescues
     <run>/rule-output/verdicts.jsonl       one verdict a line
     <run>/rule-output/<configuration>/verdicts.jsonl   of a rule that a container of its own judged

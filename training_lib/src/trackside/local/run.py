@@ -35,6 +35,7 @@ from trackside.local.first_facts import FirstFacts
 from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.profile_request import request_profile
 from trackside.local.rescue_watch import RescueWatch
+from trackside.local.restarting.restart_folder import RestartFolder
 from trackside.local.restarting.restarted_training import RestartedTraining
 from trackside.local.restarting.restarts import Restarts
 from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
@@ -254,7 +255,7 @@ def _started(run: LocalRun, monotonic: Callable[[], float]) -> TrainingProcess |
 
     if not run.rescue.restarts:
         return start({})
-    restarts = Restarts(run.folder, run.rescue, monotonic=monotonic)
+    restarts = Restarts(RestartFolder(run.folder), run.rescue, monotonic=monotonic)
     return RestartedTraining(start, restarts, grace_seconds=run.grace_seconds, monotonic=monotonic)
 
 

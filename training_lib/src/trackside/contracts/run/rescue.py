@@ -87,15 +87,16 @@ class RescueRecord:
         """Return one sentence for people about what was done, without a full stop."""
         undone = sum(one.undone_steps for one in self.tries)
         times = {0: "", 1: "once"}.get(len(self.tries), f"{len(self.tries)} times")
-        steps = f"{undone} step{'' if undone == 1 else 's'}"
+        undone_steps = f"{undone} step{'' if undone == 1 else 's'}"
         if self.state is RescueState.RESCUED:
-            return f"Rescued: went back {times}, {steps} undone ({self._causes()})"
+            return f"Rescued: went back {times}, {undone_steps} undone ({self._causes()})"
         if self.state is RescueState.TRYING:
             newest = self.tries[-1]
             how = f"; {newest.softened}" if newest.softened else ""
             place = f" ({newest.checkpoint}), started again" if newest.checkpoint else ""
             aside = f"; set aside: {', '.join(newest.set_aside)}" if newest.set_aside else ""
-            return f"Went back from step {newest.at_step} to step {newest.back_to_step}{place}: {newest.evidence}{how}{aside}"
+            steps = f"from step {newest.at_step} to step {newest.back_to_step}"
+            return f"Went back {steps}{place}: {newest.evidence}{how}{aside}"
         if self.state is RescueState.LOST:
             return f"Not rescued: went back {times}, and {self.reason}"
         return f"No rescue: {self.reason}"

@@ -1,8 +1,8 @@
 """The messages between a training that may be started again and the program beside it, and the marks of its batches.
 
-    <run>/restart/worker_0.json   what this process has met since it was started: `Report`
-    <run>/restart/ended_worker_0.json   the same, as this process ended: where a fault that a rule found may lie
-    <run>/restart/order.json      what the next process is to leave out and to change: `Order`
+<run>/restart/worker_0.json   what this process has met since it was started: `Report`
+<run>/restart/ended_worker_0.json   the same, as this process ended: where a fault that a rule found may lie
+<run>/restart/order.json      what the next process is to leave out and to change: `Order`
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ class Report(_Message):
 
 @dataclass(frozen=True)
 class Order(_Message):
-    """What a process that is started again is to leave out and to change."""
+    """The rows and batches that a process started again is to leave out, and the changes of its first steps."""
 
     resume_from: str = field(metadata=stored(TEXT, "The newest checkpoint that is good."))
+    aliases: tuple[str, ...] = field(default=(), metadata=stored(TEXTS, "Files in whose place it was put."))
     undone_steps: int = field(default=0, metadata=stored(COUNT, "Steps between that and the fault."))
     usual_loss: float | None = field(default=None, metadata=stored(nullable(FINITE), "Largest usual loss before it."))
     most_rate: float = field(default=0.0, metadata=stored(FINITE, "Largest rate for the first steps; 0: any."))

@@ -1,8 +1,8 @@
 """The checkpoint to go back to, and the later ones that the script must not find: a choice of paths, without acting.
 
-Scripts find their newest checkpoint by its name: `checkpoint-500` among folders, `step_500.pt` among files. So the later
-ones can be set aside if they differ from an earlier one in numbers only. A file that was written at the same step as
-one of those, and has a name of its own (`last.pt`), gets the content of the good one. Anything else is not understood.
+Scripts find their newest checkpoint by its name: `checkpoint-500` among folders, `step_500.pt` among files. So later ones
+can be set aside if they differ from an earlier one in numbers only. A file that was written at the same step as one of
+those, and has a name of its own (`last.pt`), gets the content of the good one. Anything else is not understood.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def choose(
     tries: Mapping[str, int],
     most_tries: int,
 ) -> Choice | str:
-    """Return the choice; a clause about why there is none.
+    """Return the choice; a clause about the reason if none can be made.
 
     Args:
-        known: All files of checkpoints that are there.
+        known: All files of checkpoints, as they lie on the disk.
         before: The first step that may hold the fault.
         is_contradicted: Returns True if what rules found speaks against a checkpoint of this step.
         tries: Number of starts from each checkpoint so far.

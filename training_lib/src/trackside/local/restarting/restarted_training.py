@@ -1,14 +1,15 @@
-"""A training that consists of several processes, one after the other: each is ended at a fault that a start may cure."""
+"""A training of several processes, one after the other: each is ended at a fault that another start may cure."""
 
 from __future__ import annotations
 
 import logging
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 
 from trackside.contracts.run.rescue import RescueState
-from trackside.local.restarting.restarts import FAILURES, Plan, Restarts
+from trackside.local.restarting.restarts import Plan, Restarts
 from trackside.local.training_process import TrainingProcess
 
 _logger = logging.getLogger(__name__)
@@ -124,10 +125,9 @@ class RestartedTraining:
         """Call `act`. After a failure of ours the training goes on, or has ended, as without us."""
         try:
             act()
-        except FAILURES as error:
+        except Exception as error:  # the training must outlive any mistake of ours
             self.leave()
             _logger.debug("Starting again failed", exc_info=error)
-            try:
-                self._restarts.end(RescueState.OFF, f"a start from a checkpoint failed: {type(error).__name__}: {error}")
-            except OSError:
-                return
+            with suppress(OSError):
+                why = f"a start from a checkpoint failed: {type(error).__name__}: {error}"
+                self._restarts.end(RescueState.OFF, why)

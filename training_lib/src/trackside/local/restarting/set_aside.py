@@ -43,7 +43,7 @@ def keep_copy(good: str, name: str) -> str:
 
 
 def drop_copy(copy: str) -> None:
-    """Delete a copy of ours, if it is still there."""
+    """Delete a copy of ours, if any is left."""
     if os.path.isdir(copy):
         shutil.rmtree(copy, ignore_errors=True)
     elif os.path.exists(copy):
@@ -63,22 +63,21 @@ def move_aside(asides: Iterable[str], *, good: str, copy: str, aliases: Iterable
     """Move later checkpoints to their places, and let what points to them point to the good one. Errors: `OSError`.
 
     Args:
-        asides: Their places; one that was moved before is left there.
+        asides: Their places; one that was moved before stays as it is.
         good: The good checkpoint.
         copy: Our copy of it.
         aliases: Files among them, in whose place the good one is put.
     """
     for aside in asides:
         before = place_before(aside)
-        if os.path.lexists(aside) or not os.path.lexists(before):
-            continue
-        pointers = _pointers_to(before)
         os.makedirs(os.path.dirname(aside), exist_ok=True)
-        os.rename(before, aside)
-        for pointer in pointers:
-            _turn(pointer, os.path.join(os.path.dirname(aside), pointer.name), before, good)
-        if before in aliases and os.path.isfile(copy):
-            shutil.copy2(copy, before)
+        if os.path.lexists(before) and not os.path.lexists(aside):
+            for pointer in _pointers_to(before):
+                _turn(pointer, os.path.join(os.path.dirname(aside), pointer.name), before, good)
+            os.rename(before, aside)
+        if before in aliases and not os.path.lexists(before):
+            shutil.copy2(copy, _partial(before))
+            os.replace(_partial(before), before)
 
 
 def _size(path: Path) -> int:
@@ -101,17 +100,23 @@ def _points_to(each: Path, checkpoint: Path) -> bool:
 
 
 def _turn(pointer: Path, aside: str, before: str, good: str) -> None:
-    """Replace what points to a checkpoint by what points to the good one, and keep it aside."""
+    """Replace what points to a checkpoint by what points to the good one, at once, and keep it aside."""
+    partial = _partial(str(pointer))
+    Path(partial).unlink(missing_ok=True)
     if pointer.is_symlink():
         target = os.readlink(pointer)
-        new = good if os.path.isabs(target) else os.path.relpath(good, pointer.parent)
-        os.rename(pointer, aside)
-        os.symlink(new, pointer)
-        return
-    text = pointer.read_text()
-    is_path = text.strip() == before
-    os.rename(pointer, aside)
-    pointer.write_text(text.replace(text.strip(), good if is_path else os.path.basename(good)))
+        os.symlink(target, aside)
+        os.symlink(good if os.path.isabs(target) else os.path.relpath(good, pointer.parent), partial)
+    else:
+        text = pointer.read_text()
+        os.link(pointer, aside)
+        new = good if text.strip() == before else os.path.basename(good)
+        Path(partial).write_text(text.replace(text.strip(), new))
+    os.replace(partial, pointer)
+
+
+def _partial(path: str) -> str:
+    return f"{path}.trackside-partial"
 
 
 def _drop_empty(folder: str) -> None:

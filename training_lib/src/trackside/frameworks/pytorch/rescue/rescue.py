@@ -255,7 +255,9 @@ class Rescue:
             return True
         if self._batches is not None:
             if 0 < self._session.environment.local_world_size < rank.of:
-                self._end(RescueState.REFUSED, "its ranks are on several machines, which are not started again together")
+                self._end(
+                    RescueState.REFUSED, "its ranks are on several machines, which are not started again together"
+                )
             return not self._is_off
         store = key_value_store()
         why_not = why_not_together(optimizer) if store is not None else "several processes train that share no store"

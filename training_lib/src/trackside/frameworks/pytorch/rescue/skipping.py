@@ -32,12 +32,21 @@ class _Steps:
 
 
 def note_steps(steps: int) -> None:
-    """Note the number of training steps that have ended."""
+    """Note the number of training steps that have ended.
+
+    Args:
+        steps: That number.
+    """
     _Steps.ended = steps
 
 
 def marks_in(first_step: int, last_step: int) -> tuple[str, ...]:
-    """Return the marks of batches that `skipping` gave for some steps, both included, or one step early."""
+    """Return the marks of batches that `skipping` gave for some steps, both included, or one step early.
+
+    Args:
+        first_step: The first of the steps.
+        last_step: The last of the steps.
+    """
     return tuple(dict.fromkeys(mark for steps, mark in _fetched if first_step - 1 <= steps <= last_step))
 
 
