@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from trackside.contracts.run.checkpoint import Checkpoint, newest_before
@@ -61,18 +61,34 @@ def choose(
     return "the fault came again each time" if is_tried else "the script wrote no checkpoint that is known to be sound"
 
 
+def with_newest(choice: Choice, known: Sequence[Checkpoint]) -> Choice:
+    """Return the choice with the checkpoints that were written since. What has a name of its own stays as it is.
+
+    Args:
+        choice: What was chosen while the training still ran.
+        known: All files of checkpoints, as they lie on the disk.
+    """
+    later, _ = _units(choice.step, known)
+    return replace(choice, later=tuple(dict.fromkeys((*choice.later, *later.values()))))
+
+
 def _with_later(good: Checkpoint, known: Sequence[Checkpoint]) -> Choice | str:
-    earlier = [one.path for one in known if one.step <= good.step]
     whole = _unit(good.path, [one.path for one in known if one.step != good.step]) or good.path
-    later = [one for one in known if one.step > good.step]
-    units = {one.path: unit for one in later if (unit := _unit(one.path, earlier))}
-    unnumbered = [one for one in later if one.path not in units]
-    numbered_steps = {one.step for one in later if one.path in units}
+    units, unnumbered = _units(good.step, known)
+    numbered_steps = {one.step for one in known if one.path in units}
     for one in unnumbered:
         if one.step not in numbered_steps:
             return f"{one.path} was written over since, and the script would not find an earlier one"
     aliases = tuple(one.path for one in unnumbered)
     return Choice(whole, good.step, (*dict.fromkeys(units.values()), *aliases), aliases)
+
+
+def _units(step: int, known: Sequence[Checkpoint]) -> tuple[dict[str, str], list[Checkpoint]]:
+    """Return the later checkpoints of numbered series, by the path of each file, and the other later ones."""
+    earlier = [one.path for one in known if one.step <= step]
+    later = [one for one in known if one.step > step]
+    units = {one.path: unit for one in later if (unit := _unit(one.path, earlier))}
+    return units, [one for one in later if one.path not in units]
 
 
 def _unit(path: str, earlier: Iterable[str]) -> str:

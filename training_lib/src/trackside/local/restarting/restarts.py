@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from trackside.contracts.run.rescue import CURABLE_RULES, RescueRecord, RescueState, RescueTry, TryOutcome
 from trackside.contracts.run.restart import ENDED_PREFIX, Met, Order, Report, merged
 from trackside.environment import LEAVE_OUT, RESUME_FROM, RescueEnvironment
-from trackside.local.restarting.checkpoint_choice import Choice, choose, place_aside
+from trackside.local.restarting.checkpoint_choice import Choice, choose, place_aside, with_newest
 from trackside.local.restarting.restart_folder import Issue, RestartFolder
-from trackside.local.restarting.set_aside import drop_copy, keep_copy, make_places, move_aside
+from trackside.local.restarting.set_aside import drop_copy, keep_copy, make_places, move_aside, restore
 
 JUDGING_SECONDS = 10.0  # for which a fault waits for the rules
 RANKS_SECONDS = 2.0  # and at least so long for other ranks
@@ -22,10 +22,10 @@ RANKS_SECONDS = 2.0  # and at least so long for other ranks
 
 @dataclass(frozen=True)
 class Plan:
-    """A start that is prepared: the choice, the places of later checkpoints, and our copy of the good one."""
+    """A start that is prepared: the choice, a name of the run and the try, and our copy of the good checkpoint."""
 
     choice: Choice
-    asides: tuple[str, ...]
+    name: str
     copy: str
 
 
@@ -110,7 +110,12 @@ class Restarts:
     def carry_out(self, plan: Plan) -> None:
         """Move later checkpoints aside. Call it once no process of the training is left. Errors: `OSError`."""
         self._forget()
-        move_aside(plan.asides, good=plan.choice.good, copy=plan.copy, aliases=plan.choice.aliases)
+        restore(plan.choice.good, plan.copy)
+        choice = with_newest(plan.choice, self._folder.checkpoints())
+        asides = _places(choice, plan.name)
+        *earlier, newest = self._record.tries
+        self._store(replace(self._record, tries=(*earlier, replace(newest, set_aside=asides))))
+        move_aside(asides, good=choice.good, copy=plan.copy, aliases=choice.aliases)
 
     def end(self, state: RescueState, reason: str) -> None:
         """Make no more starts. Errors: `OSError`."""
@@ -137,7 +142,7 @@ class Restarts:
     def _prepared(self, fault: Report, choice: Choice) -> Plan:
         tries = self._record.tries
         name = f"{self._folder.name}-{len(tries) + 1}"
-        asides = tuple(place_aside(path, name) for path in choice.later)
+        asides = _places(choice, name)
         is_again = any(one.checkpoint == choice.good for one in tries)
         self._drop_copy()
         self._copy = keep_copy(choice.good, name)
@@ -155,7 +160,7 @@ class Restarts:
             set_aside=asides,
         )
         self._store(RescueRecord(RescueState.TRYING, "", (*map(_failed, tries), one)))
-        return Plan(choice, asides, self._copy)
+        return Plan(choice, name, self._copy)
 
     def _choice(self, fault: Report) -> Choice | str:
         starts = [one.checkpoint for one in self._record.tries]
@@ -169,7 +174,8 @@ class Restarts:
 
     def _why_no_try(self) -> str:
         tries = len(self._record.tries)
-        return f"the fault came again each time ({tries} tries)" if tries >= self._settings.tries else ""
+        most = self._settings.tries
+        return f"the fault came again each time ({tries} of {most} tries)" if tries >= most else ""
 
     def _is_contradicted(self, step: int) -> bool:
         return any(rule in CURABLE_RULES and since <= step for rule, since in self._standing())
@@ -218,6 +224,10 @@ class Restarts:
     def _store(self, record: RescueRecord) -> None:
         self._folder.store(record)
         self._record = record
+
+
+def _places(choice: Choice, name: str) -> tuple[str, ...]:
+    return tuple(place_aside(path, name) for path in choice.later)
 
 
 def _order(fault: Report, choice: Choice, before: Order | None, *, is_again: bool) -> Order:

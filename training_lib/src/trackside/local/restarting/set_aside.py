@@ -42,6 +42,21 @@ def keep_copy(good: str, name: str) -> str:
     return copy
 
 
+def restore(good: str, copy: str) -> None:
+    """Put the good checkpoint back if the script has deleted it since. Errors: `OSError`.
+
+    Args:
+        good: The good checkpoint.
+        copy: Our copy of it.
+    """
+    if os.path.lexists(good):
+        return
+    if os.path.isdir(copy):
+        shutil.copytree(copy, good, symlinks=True)
+    else:
+        shutil.copy2(copy, good)
+
+
 def drop_copy(copy: str) -> None:
     """Delete a copy of ours, if any is left."""
     if os.path.isdir(copy):
@@ -103,13 +118,13 @@ def _turn(pointer: Path, aside: str, before: str, good: str) -> None:
     """Replace what points to a checkpoint by what points to the good one, at once, and keep it aside."""
     partial = _partial(str(pointer))
     Path(partial).unlink(missing_ok=True)
+    if not os.path.lexists(aside):
+        os.link(pointer, aside, follow_symlinks=False)
     if pointer.is_symlink():
         target = os.readlink(pointer)
-        os.symlink(target, aside)
         os.symlink(good if os.path.isabs(target) else os.path.relpath(good, pointer.parent), partial)
     else:
         text = pointer.read_text()
-        os.link(pointer, aside)
         new = good if text.strip() == before else os.path.basename(good)
         Path(partial).write_text(text.replace(text.strip(), new))
     os.replace(partial, pointer)

@@ -9,7 +9,7 @@ from trackside.views.report.model.figures import table
 _HEAD = ("Fault at step", "Back to step", "Cause", "Evidence", "Next steps", "Outcome")
 _NOTE = (
     "Steps count on through a return, so a loss over steps shows both branches: the steps between the two numbers of a "
-    "row were undone, and what follows them is the branch that went on. The data did not go back."
+    "row were undone, and what follows them is the branch that went on. Without a checkpoint the data did not go back."
 )
 
 
@@ -22,6 +22,9 @@ def rescue_section(record: RescueRecord) -> Markup:
 
 
 def _row(one: RescueTry) -> tuple[str, ...]:
-    batches = "other batches" if one.left_out else "the same random states"
-    after = f"{batches}; {one.softened}" if one.softened else batches
-    return f"{one.at_step:,}", f"{one.back_to_step:,}", one.cause, one.evidence, after, one.outcome.value
+    same = "the same rows" if one.checkpoint else "the same random states"
+    batches = "other batches" if one.left_out else same
+    aside = f"set aside: {', '.join(one.set_aside)}" if one.set_aside else ""
+    after = "; ".join(text for text in (batches, one.softened, aside) if text)
+    back_to = f"{one.back_to_step:,} {one.checkpoint}".strip()
+    return f"{one.at_step:,}", back_to, one.cause, one.evidence, after, one.outcome.value
