@@ -1,4 +1,4 @@
-"""Train the same script under `trackside run`: as it is, where one batch ruins it, and with `--rescue` of both kinds."""
+"""Train the same script under `trackside run`: as it is, where one batch ruins it, and rescued in both ways."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 _THEN = {
     "waits": _WAITS,
     "does not listen": _IS_DEAF,
-    "leaves another process": f"import subprocess; subprocess.Popen([sys.executable, '-c', 'import time; {_WAITS}']); {_WAITS}",
+    "leaves another process": f"import subprocess; subprocess.Popen(['sleep', '3600']); {_WAITS}",
     "has ended": "pass",
     "has failed": "sys.exit(1)",
     "was killed": "os.kill(os.getpid(), 9)",

@@ -111,7 +111,7 @@ def test_the_copy_of_a_checkpoint_puts_it_back_and_is_dropped(good: str, checkpo
 
 def test_without_room_no_copy_is_begun(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(100, 90, 10))
-    with pytest.raises(OSError, match="a copy of .* needs"):
+    with pytest.raises(OSError, match=r"a copy of .* needs"):
         keep_copy(checkpoints.path("step_200"), "run-1")
     assert not (checkpoints.folder / ".trackside-set-aside").exists()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,7 +151,7 @@ def test_a_stream_leaves_out_batches_by_their_content(warm_python: WarmPython, t
 
 def test_a_damaged_order_leaves_nothing_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     skipping.order_of_environment.cache_clear()
-    monkeypatch.setitem(os.environ, "TRACKSIDE_LEAVE_OUT", str(tmp_path / "order.json"))
+    monkeypatch.setenv("TRACKSIDE_LEAVE_OUT", str(tmp_path / "order.json"))
     for text in ("", "{", "[1]"):
         (tmp_path / "order.json").write_text(text)
         assert skipping.order_of_environment() is None

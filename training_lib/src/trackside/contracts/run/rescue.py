@@ -64,10 +64,26 @@ class RescueTry:
         default=(), metadata=stored(TEXTS, "Places of later checkpoints, which were moved.", optional=True)
     )
 
+    ended_at_step: int = field(
+        default=0, metadata=stored(COUNT, "Training steps that had ended when its process was ended.", optional=True)
+    )
+
     @property
     def undone_steps(self) -> int:
         """Number of training steps that this return undid."""
-        return max(0, self.at_step - self.back_to_step)
+        return max(0, self._last_step - self.back_to_step)
+
+    def undid(self, step: int) -> bool:
+        """Return True if this return has undone a step, or the step began right after it.
+
+        Args:
+            step: Number of a training step, from 0 on.
+        """
+        return self.back_to_step <= step <= self._last_step
+
+    @property
+    def _last_step(self) -> int:
+        return max(self.at_step, self.ended_at_step)
 
 
 @dataclass(frozen=True)
@@ -109,7 +125,7 @@ class RescueRecord:
         """
         kept = (TryOutcome.OPEN, TryOutcome.RESCUED)
         return self.state in (RescueState.TRYING, RescueState.RESCUED) and any(
-            one.outcome in kept and one.back_to_step <= step <= one.at_step for one in self.tries
+            one.outcome in kept and one.undid(step) for one in self.tries
         )
 
     def _causes(self) -> str:

@@ -1,8 +1,8 @@
 """The checkpoint to go back to, and the later ones that the script must not find: a choice of paths, without acting.
 
-Scripts find their newest checkpoint by its name: `checkpoint-500` among folders, `step_500.pt` among files. So later ones
-can be set aside if they differ from an earlier one in numbers only. A file that was written at the same step as one of
-those, and has a name of its own (`last.pt`), gets the content of the good one. Anything else is not understood.
+Scripts find their newest checkpoint by its name: `checkpoint-500` among folders, `step_500.pt` among files. So later
+ones can be set aside if they differ from an earlier one in numbers only. A file that was written at the same step as
+one of those, and has a name of its own (`last.pt`), gets the content of the good one. Others are not understood.
 """
 
 from __future__ import annotations

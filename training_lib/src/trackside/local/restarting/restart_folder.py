@@ -12,6 +12,7 @@ from trackside.contracts.run.checkpoint import Checkpoint
 from trackside.contracts.run.rescue import RescueRecord, RescueState
 from trackside.contracts.run.restart import ENDED_PREFIX, ORDER_KEY, RESTART, Order, Report
 from trackside.contracts.run_layout import RESCUE, RESTARTS_KEY, RULE_OUTPUT, STANDING_ISSUES_KEY, TENSORS
+from trackside.local.run_now import steps_of, watermarks_of
 from trackside.records.checkpoints_file import checkpoint_workers, read_checkpoints
 from trackside.runs.capture_check import rule_progress
 from trackside.storage.open_store import open_store
@@ -89,6 +90,10 @@ class RestartFolder:
         store = open_store(f"{self._folder}/{TENSORS}")
         found = [one for worker in checkpoint_workers(store) for one in read_checkpoints(store, worker)]
         return [one for one in found if os.path.exists(one.path)]
+
+    def steps(self) -> int:
+        """Return the number of training steps of the run that have ended; 0 if unknown."""
+        return steps_of(watermarks_of(str(self._folder))) or 0
 
     def is_judged(self, step: int) -> bool:
         """Return True if each rule has judged a step. Errors: the store's."""

@@ -114,7 +114,8 @@ class Restarts:
         choice = with_newest(plan.choice, self._folder.checkpoints())
         asides = _places(choice, plan.name)
         *earlier, newest = self._record.tries
-        self._store(replace(self._record, tries=(*earlier, replace(newest, set_aside=asides))))
+        newest = replace(newest, set_aside=asides, ended_at_step=self._folder.steps())
+        self._store(replace(self._record, tries=(*earlier, newest)))
         move_aside(asides, good=choice.good, copy=plan.copy, aliases=choice.aliases)
 
     def end(self, state: RescueState, reason: str) -> None:
@@ -189,11 +190,7 @@ class Restarts:
     def _standing(self) -> list[Issue]:
         """Return the critical issues that stand, without those of undone steps."""
         tries = self._record.tries
-        return [
-            issue
-            for issue in self._folder.standing()
-            if not any(one.back_to_step <= issue.since_step <= one.at_step for one in tries)
-        ]
+        return [issue for issue in self._folder.standing() if not any(one.undid(issue.since_step) for one in tries)]
 
     def _close(self, outcome: TryOutcome) -> None:
         """Note what became of the newest start. Errors: `OSError`."""

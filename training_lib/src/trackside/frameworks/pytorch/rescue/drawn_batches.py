@@ -60,11 +60,15 @@ class _Pass:
         """
         if not self.before:
             return _NOTHING
+        turn, count = self.turn, len(self.before)
         self.turn += 1
         if not isinstance(rows, (list, tuple)):
-            return self.before[self.turn % len(self.before)]
-        places = [(self.before[(self.turn + place) % len(self.before)], place) for place in range(len(rows))]
-        return [batch[place % len(batch)] for batch, place in places]
+            return self.before[turn % count]
+        found = []
+        for place in range(len(rows)):
+            batch = self.before[(turn + place) % count]
+            found.append(batch[(place + turn // count) % len(batch)])  # so that no two are the same for long
+        return found
 
 
 class DrawnBatches:
