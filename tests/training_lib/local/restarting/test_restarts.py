@@ -235,6 +235,7 @@ def test_a_run_that_is_killed_between_record_and_moves_is_made_good_when_it_goes
     assert run.restarts.has_fault()
     run.now += JUDGING_SECONDS
     assert run.restarts.plan() is not None
+    assert run.record.is_about_to_start
     assert len(run.left) == 3  # and here `trackside run` dies
     later = run.opened()
     assert run.left == ["step_100.pt", "step_200.pt"]

@@ -55,7 +55,8 @@ class RescueWatch:
         record = read_rescue(open_store(str(self._folder)))
         if record is not None and record != self._shown:
             self._shown = record
-            self._note(f"{record.sentence()}.")
+            if not record.is_about_to_start:
+                self._note(f"{record.sentence()}.")
 
     def delays_stop(self, verdict: Verdict) -> bool:
         """Return True if a stop for an issue is to wait, as the training may yet go back, or has.

@@ -99,6 +99,12 @@ class RescueRecord:
         """True if a return was confirmed, and no fault stands since."""
         return self.state is RescueState.RESCUED
 
+    @property
+    def is_about_to_start(self) -> bool:
+        """True while the process before a start from a checkpoint is ended."""
+        newest = self.tries[-1:] if self.state is RescueState.TRYING else ()
+        return any(one.checkpoint and not one.ended_at_step for one in newest)
+
     def sentence(self) -> str:
         """Return one sentence for people about what was done, without a full stop."""
         undone = sum(one.undone_steps for one in self.tries)

@@ -114,7 +114,7 @@ class Restarts:
         choice = with_newest(plan.choice, self._folder.checkpoints())
         asides = _places(choice, plan.name)
         *earlier, newest = self._record.tries
-        newest = replace(newest, set_aside=asides, ended_at_step=self._folder.steps())
+        newest = replace(newest, set_aside=asides, ended_at_step=max(newest.at_step, self._folder.steps()))
         self._store(replace(self._record, tries=(*earlier, newest)))
         move_aside(asides, good=choice.good, copy=plan.copy, aliases=choice.aliases)
 

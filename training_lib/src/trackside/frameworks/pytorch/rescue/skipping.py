@@ -112,5 +112,5 @@ def _mark_of(batch: Any) -> str:
     """Return a mark of the whole content of a batch; "" without tensors that can be read here."""
     digest, tensors = hashlib.blake2b(digest_size=12), readable_tensors(batch)
     for tensor in tensors:
-        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
+        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest() if tensors else ""
