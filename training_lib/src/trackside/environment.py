@@ -115,7 +115,7 @@ class RescueEnvironment:
     TRACKSIDE_RESCUE_COPIES       earlier moments that are kept in memory, at least 2 (default 3)
     TRACKSIDE_RESCUE_TRIES        returns in one training (default 5)
     TRACKSIDE_RESCUE_PLACE_TRIES  returns to one moment (default 2)
-    TRACKSIDE_RESCUE_MEMORY_MB    most memory for them in MiB; what is beyond lies in files (default: all that is free)
+    TRACKSIDE_RESCUE_MEMORY_MB    most memory for them in MiB; files hold the rest (default: that of one, or 256)
     TRACKSIDE_RESCUE_FOLDER       folder of those files (default: that of temporary files)
     TRACKSIDE_RESCUE_MODE         restart: report faults only, for a start from a checkpoint (default: go back in place)
     TRACKSIDE_RESUME_FROM         in a process that was started again: the checkpoint that is good

@@ -215,7 +215,7 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     "--rescue-memory",
     type=click.IntRange(min=0),
     metavar="MB",
-    help="Keep earlier moments in so much memory, and those beyond in files (default: all that is free).",
+    help="Keep earlier moments in so much memory, and those beyond in files (default: that of one, or 256).",
 )
 @click.option(
     "--rescue-folder",

@@ -13,6 +13,7 @@ import torch
 from tests.training_lib.frameworks.pytorch.rescue import trainings
 from tests.training_lib.frameworks.pytorch.rescue.trainings import Training, rescued
 from trackside.contracts.run.rescue import RescueState
+from trackside.frameworks.pytorch.rescue import room as room_module
 from trackside.frameworks.pytorch.rescue.room import NoRoomError, Room
 
 _TENSORS = [
@@ -53,6 +54,33 @@ def test_memory_that_is_let_go_counts_no_more(tmp_path: Path) -> None:
         room.like(_TENSORS)
     del first
     assert room.like(_TENSORS)
+
+
+def _is_in_memory(copies: list[torch.Tensor]) -> bool:
+    """Return True if copies are tensors of their own, and not parts of a file."""
+    return all(copy.untyped_storage().nbytes() == copy.nbytes for copy in copies)
+
+
+@pytest.mark.parametrize(
+    ("small", "in_memory"), [(0, [True, False, False]), (60_000, [True, True, False])], ids=["large", "small"]
+)
+def test_without_a_limit_one_copy_lies_in_memory_or_several_small_ones(
+    small: int, in_memory: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room_module, "_SMALL", small)
+    room = Room(None, tmp_path)
+    copies = [room.like(_TENSORS) for _ in in_memory]
+    assert [_is_in_memory(each) for each in copies] == in_memory
+
+
+def test_without_a_limit_copies_stay_in_memory_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room_module, "_SMALL", 0)
+    room = Room(None, tmp_path)
+    with _full_disk():
+        copies = [room.like(_TENSORS) for _ in range(3)]
+    assert all(map(_is_in_memory, copies))
 
 
 @pytest.mark.parametrize("bytes_each", [1 << 50, 1 << 60], ids=["petabyte", "exabyte"])

@@ -19,6 +19,7 @@ from trackside.capture.ground.free_memory import KEPT_FREE_BYTES, free_bytes
 _ON_DEVICE_SHARE = 3  # a copy stays on its device if so many of them would fit
 _LEFT_ON_DISK = 2**30  # bytes that stay free, for checkpoints of the script
 _ALIGNED = 64  # bytes
+_SMALL = 256 << 20  # bytes, which copies take in memory without a limit, or one of them what it needs
 
 
 class NoRoomError(Exception):
@@ -29,7 +30,8 @@ class Room:
     """The room for the copies of one training.
 
     Args:
-        limit_bytes: Most memory of this machine that copies take; None for as much as is free.
+        limit_bytes: Most memory of this machine that copies take; None for that of one, or of several small ones, and
+            for as much as is free where the disk has no room for the others.
         folder: Folder of files; None for the one of temporary files.
     """
 
@@ -53,19 +55,28 @@ class Room:
 
     def _here(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         size = sum(each.nbytes for each in tensors)
-        why_not = self._no_memory_for(size)
-        if why_not:
+        limit = max(size, _SMALL) if self._limit is None else self._limit
+        why_not = self._no_memory_for(size, limit)
+        if not why_not:
+            return self._here_in_memory(tensors)
+        try:
             return self._in_file(tensors, why_not)
+        except NoRoomError:
+            if self._limit is not None or self._no_memory_for(size, None):
+                raise
+        return self._here_in_memory(tensors)
+
+    def _here_in_memory(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         found = [torch.empty_like(each, device="cpu") for each in tensors]
         self._in_memory += [weakref.ref(each) for each in found]
         return found
 
-    def _no_memory_for(self, size: int) -> str:
+    def _no_memory_for(self, size: int, limit: int | None) -> str:
         self._in_memory = [each for each in self._in_memory if each() is not None]
         used, free = sum(each.nbytes for held in self._in_memory if (each := held()) is not None), free_bytes()
         mebibytes = f"a copy takes {size / 2**20:.0f} MiB"
-        if self._limit is not None and used + size > self._limit:
-            return f"{mebibytes}, and others have {used / 2**20:.0f} of {self._limit / 2**20:.0f} MiB"
+        if limit is not None and used + size > limit:
+            return f"{mebibytes}, and others have {used / 2**20:.0f} of {limit / 2**20:.0f} MiB"
         if free is not None and size + KEPT_FREE_BYTES > free:
             return f"{mebibytes}, and {free / 2**20:.0f} MiB of memory are free"
         return ""
