@@ -241,6 +241,9 @@ def test_a_run_that_is_killed_between_record_and_moves_is_made_good_when_it_goes
     assert run.left == ["step_100.pt", "step_200.pt"]
     assert later.variables()[RESUME_FROM] == run.paths[1]
     assert not later.has_fault()
+    run.report(Met.CONFIRMED)
+    assert not later.has_fault()
+    assert not list((run.folder / "ck").rglob("*-good"))  # the copy
 
 
 def test_a_checkpoint_that_the_script_deletes_meanwhile_is_put_back(run: Run) -> None:

@@ -14,7 +14,7 @@ from trackside.contracts.run.restart import ENDED_PREFIX, Met, Order, Report, me
 from trackside.environment import LEAVE_OUT, RESUME_FROM, RescueEnvironment
 from trackside.local.restarting.checkpoint_choice import Choice, choose, place_aside, with_newest
 from trackside.local.restarting.restart_folder import Issue, RestartFolder
-from trackside.local.restarting.set_aside import drop_copy, keep_copy, make_places, move_aside, restore
+from trackside.local.restarting.set_aside import drop_copy, keep_copy, make_places, move_aside, place_of_copy, restore
 
 JUDGING_SECONDS = 10.0  # for which a fault waits for the rules
 RANKS_SECONDS = 2.0  # and at least so long for other ranks
@@ -62,6 +62,8 @@ class Restarts:
         """Make good what an earlier `trackside run` of this run had begun. Errors: `OSError`."""
         tries, order = self._record.tries, self._folder.order()
         if tries and tries[-1].outcome is TryOutcome.OPEN and order is not None:
+            self._copy = place_of_copy(order.resume_from, self._name(len(tries)))
+            restore(order.resume_from, self._copy)
             move_aside(tries[-1].set_aside, good=order.resume_from, copy=order.resume_from, aliases=order.aliases)
         self._forget()
 
@@ -142,7 +144,7 @@ class Restarts:
 
     def _prepared(self, fault: Report, choice: Choice) -> Plan:
         tries = self._record.tries
-        name = f"{self._folder.name}-{len(tries) + 1}"
+        name = self._name(len(tries) + 1)
         asides = _places(choice, name)
         is_again = any(one.checkpoint == choice.good for one in tries)
         self._drop_copy()
@@ -205,6 +207,10 @@ class Restarts:
         kept = f"; a copy of the checkpoint is {self._copy}" if self._copy else ""
         reason = f"the losses since are not as before, so that the script may not have resumed{kept}"
         self._store(RescueRecord(RescueState.LOST, reason, closed))
+
+    def _name(self, number: int) -> str:
+        """Return a name of the run and the try."""
+        return f"{self._folder.name}-{number}"
 
     def _refuse(self, reason: str) -> None:
         self.end(RescueState.LOST if self._record.tries else RescueState.REFUSED, reason)

@@ -26,7 +26,7 @@ def keep_copy(good: str, name: str) -> str:
     Raises:
         OSError: There is no room, or the checkpoint is gone.
     """
-    copy = place_aside(good, f"{name}-good")
+    copy = place_of_copy(good, name)
     free, size = shutil.disk_usage(os.path.dirname(good)).free, _size(Path(good))
     if free < _ROOM * size:
         raise OSError(f"a copy of {good} needs {_ROOM} x {size >> 20} MiB, and {free >> 20} MiB are free")
@@ -40,6 +40,16 @@ def keep_copy(good: str, name: str) -> str:
         drop_copy(copy)
         raise
     return copy
+
+
+def place_of_copy(good: str, name: str) -> str:
+    """Return the place of the copy that `keep_copy` makes.
+
+    Args:
+        good: A file or folder.
+        name: Of the run and the try.
+    """
+    return place_aside(good, f"{name}-good")
 
 
 def restore(good: str, copy: str) -> None:
