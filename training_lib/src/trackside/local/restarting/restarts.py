@@ -9,11 +9,12 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from trackside.contracts.run.rescue import CURABLE_RULES, RescueRecord, RescueState, RescueTry, TryOutcome
+from trackside.contracts.run.checkpoint import Checkpoint
+from trackside.contracts.run.rescue import RescueRecord, RescueState, RescueTry, TryOutcome
 from trackside.contracts.run.restart import ENDED_PREFIX, Met, Order, Report, merged
 from trackside.environment import LEAVE_OUT, RESUME_FROM, RescueEnvironment
 from trackside.local.restarting.checkpoint_choice import Choice, choose, place_aside, with_newest
-from trackside.local.restarting.restart_folder import Issue, RestartFolder
+from trackside.local.restarting.restart_folder import RestartFolder, Standing
 from trackside.local.restarting.set_aside import drop_copy, keep_copy, make_places, move_aside, place_of_copy, restore
 
 JUDGING_SECONDS = 10.0  # for which a fault waits for the rules
@@ -98,8 +99,9 @@ class Restarts:
         fault = self._fault
         if fault is None or self.is_over or not self._has_waited(self._met_at, fault.first_step - 1):
             return None
-        refusal = fault.refusal or self._incurable_before(fault.first_step) or self._why_no_try()
-        choice = refusal or self._choice(fault)
+        standing, tries = self._standing(), self._record.tries
+        refusal = fault.refusal or standing.incurable_before(fault.first_step) or _why_no_try(tries, self._settings)
+        choice = refusal or _choice(self._folder.checkpoints(), fault, standing, tries, self._settings)
         if isinstance(choice, str):
             self._refuse(choice)
             return None
@@ -134,10 +136,9 @@ class Restarts:
         if not ended or self._failed_at is None:
             return []
         first = min(report.first_step for report in ended)
-        for rule, since in self._standing():
-            if rule in CURABLE_RULES and since >= first:
-                evidence = f"{rule} stands since step {since}, and the script ended itself"
-                return [replace(report, met=Met.FAULT, evidence=evidence) for report in ended]
+        if found := self._standing().curable_since(first):
+            evidence = f"{found.rule} stands since step {found.since_step}, and the script ended itself"
+            return [replace(report, met=Met.FAULT, evidence=evidence) for report in ended]
         if self._has_waited(self._failed_at, max(report.at_step for report in ended) - 1):
             self._failed_at = None
         return []
@@ -165,34 +166,11 @@ class Restarts:
         self._store(RescueRecord(RescueState.TRYING, "", (*map(_failed, tries), one)))
         return Plan(choice, name, self._copy)
 
-    def _choice(self, fault: Report) -> Choice | str:
-        starts = [one.checkpoint for one in self._record.tries]
-        return choose(
-            self._folder.checkpoints(),
-            fault.first_step,
-            is_contradicted=self._is_contradicted,
-            tries={path: starts.count(path) for path in starts},
-            most_tries=self._settings.place_tries,
-        )
-
-    def _why_no_try(self) -> str:
-        tries = len(self._record.tries)
-        most = self._settings.tries
-        return f"the fault came again each time ({tries} of {most} tries)" if tries >= most else ""
-
-    def _is_contradicted(self, step: int) -> bool:
-        return any(rule in CURABLE_RULES and since <= step for rule, since in self._standing())
-
-    def _incurable_before(self, step: int) -> str:
-        for rule, since in self._standing():
-            if rule not in CURABLE_RULES and since < step:
-                return f"{rule} stands since step {since}, which an earlier moment does not cure"
-        return ""
-
-    def _standing(self) -> list[Issue]:
+    def _standing(self) -> Standing:
         """Return the critical issues that stand, without those of undone steps."""
         tries = self._record.tries
-        return [issue for issue in self._folder.standing() if not any(one.undid(issue.since_step) for one in tries)]
+        issues = self._folder.standing()
+        return Standing(tuple(one for one in issues if not any(each.undid(one.since_step) for each in tries)))
 
     def _close(self, outcome: TryOutcome) -> None:
         """Note what became of the newest start. Errors: `OSError`."""
@@ -227,6 +205,28 @@ class Restarts:
     def _store(self, record: RescueRecord) -> None:
         self._folder.store(record)
         self._record = record
+
+
+def _why_no_try(tries: Sequence[RescueTry], settings: RescueEnvironment) -> str:
+    most = settings.tries
+    return f"the fault came again each time ({len(tries)} of {most} tries)" if len(tries) >= most else ""
+
+
+def _choice(
+    known: Sequence[Checkpoint],
+    fault: Report,
+    standing: Standing,
+    tries: Sequence[RescueTry],
+    settings: RescueEnvironment,
+) -> Choice | str:
+    starts = [one.checkpoint for one in tries]
+    return choose(
+        known,
+        fault.first_step,
+        is_contradicted=standing.contradicts,
+        tries={path: starts.count(path) for path in starts},
+        most_tries=settings.place_tries,
+    )
 
 
 def _places(choice: Choice, name: str) -> tuple[str, ...]:
