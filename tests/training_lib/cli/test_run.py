@@ -73,6 +73,8 @@ TOUCH = (sys.executable, "-c", "open('it-ran', 'w')")
         pytest.param(["--rules-file", "nowhere.json"], "does not exist", id="no-file"),
         pytest.param(["--no-such-option"], "There is no option", id="unknown-option"),
         pytest.param(["--out", "taken"], "is not empty", id="folder-taken"),
+        pytest.param(["--rescue", "python", "train.py"], "put `--` before it", id="a-command-in-place-of-a-mode"),
+        pytest.param(["--rescue", "restart", "--rescue-place-tries", "0"], "not in the range", id="no-try"),
     ],
 )
 def test_a_mistake_is_refused_before_the_training_starts(arguments: list[str], said: str) -> None:

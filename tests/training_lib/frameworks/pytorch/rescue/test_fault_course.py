@@ -17,7 +17,7 @@ from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.run.restart import LeftOut, Met, Order, Report
 from trackside.environment import CaptureEnvironment, RescueEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
-from trackside.frameworks.pytorch.rescue import rescue as rescue_module
+from trackside.frameworks.pytorch.rescue import fault_reports
 from trackside.frameworks.pytorch.rescue.rescue import install_around
 
 Fault = Callable[[Training, int, torch.Tensor], Any]
@@ -85,7 +85,7 @@ def test_what_going_back_does_not_cure_is_reported_as_such(fault: Fault, tmp_pat
 
 
 def _started_for(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rescue_module, "order_of_environment", lambda: order)
+    monkeypatch.setattr(fault_reports, "order_of_environment", lambda: order)
 
 
 @pytest.mark.parametrize(

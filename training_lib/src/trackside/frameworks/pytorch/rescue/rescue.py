@@ -16,9 +16,7 @@ to the same moment.
 
 from __future__ import annotations
 
-import atexit
 import functools
-import os
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -29,18 +27,15 @@ from torch.optim.optimizer import Optimizer
 from trackside.capture.session import RunSession
 from trackside.contracts.errors import TracksideError
 from trackside.contracts.run.rescue import RescueRecord, RescueState, RescueTry
-from trackside.contracts.run.restart import ENDED_PREFIX, RESTART, Order, Report
 from trackside.contracts.run_layout import RESCUE, worker_name
 from trackside.environment import RescueEnvironment
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame, untraced
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.rescue.agreement import why_not_together
-from trackside.frameworks.pytorch.rescue.drawn_batches import DrawnBatches
-from trackside.frameworks.pytorch.rescue.fault_course import FaultCourse
-from trackside.frameworks.pytorch.rescue.health import Health
+from trackside.frameworks.pytorch.rescue.fault_reports import FaultReports
 from trackside.frameworks.pytorch.rescue.live_training import LiveTraining
 from trackside.frameworks.pytorch.rescue.numbers import StepNumbers
-from trackside.frameworks.pytorch.rescue.skipping import marks_in, note_steps, order_of_environment
+from trackside.frameworks.pytorch.rescue.skipping import note_steps
 from trackside.frameworks.pytorch.rescue.standing import StandingIssues
 from trackside.frameworks.pytorch.rescue.step_events import Handler, StepEvents
 from trackside.frameworks.pytorch.sharding.ranks import key_value_store, rank_of_this_process
@@ -108,13 +103,14 @@ class Rescue:
         self._loss_hook = ReplacedFunction(torch.autograd, "backward", self._watched_backward)
         handlers = [self._handler(each) for each in (self._before, self._after, self._skipped)]
         self._events = StepEvents(*handlers)
-        self._batches: DrawnBatches | None = None
-        self._order: Order | None = None
+        self._reports: FaultReports | None = None
         if settings.restarts:
-            self._order = order_of_environment()
-            self._batches = DrawnBatches(lambda: self._training.steps, self._fuse, self._order)
-            self._process = os.getpid()
-            atexit.register(lambda: session.guard.attempt("the last report of a rescue", self._process_ends))
+            self._reports = FaultReports(
+                lambda: self._session,
+                self._fuse,
+                steps=lambda: self._training.steps,
+                last=lambda: None if self._is_off else self._training.last_report(),
+            )
         self._passes = 0  # backward passes while no step was seen
         self._is_off = False
         self._tries: list[RescueTry] = []
@@ -123,35 +119,24 @@ class Rescue:
         self._training = self._new_training()
 
     def _new_training(self) -> LiveTraining:
+        reports = self._reports
         return LiveTraining(
             self._settings,
             numbers=self._numbers,
             standing=self._standing,
             tries=self._tries,
-            faults=self._fault_course if self._batches is not None else None,
+            faults=functools.partial(reports.course, standing=self._standing) if reports is not None else None,
             changed=self._write,
             end=self._end,
             clock=self._clock,
             thread_clock=self._thread_clock,
         )
 
-    def _fault_course(self, health: Health) -> FaultCourse:
-        order, self._order = self._order, None  # the first training alone was started for it
-        return FaultCourse(
-            health,
-            self._standing,
-            order=order,
-            report=self._report,
-            rows=self._batches.fetched_in if self._batches is not None else lambda first, last: (),
-            marks=marks_in,
-            start=lambda: self._session.start_position().step,
-        )
-
     def watch_losses(self) -> None:
         """Begin to note losses and batches. Call it before the adapter that captures is installed."""
         self._loss_hook.put_in()
-        if self._batches is not None:
-            self._batches.put_in()
+        if self._reports is not None:
+            self._reports.batches.put_in()
 
     def install(self) -> None:
         """Begin to look at steps. Call it after the adapter that captures is installed, which sees each step first."""
@@ -176,8 +161,8 @@ class Rescue:
     def pause(self) -> None:
         """Take the hooks out until `watch_losses` and `install`. Never call it within a step."""
         self._events.take_out()
-        if self._batches is not None:
-            self._batches.take_out()
+        if self._reports is not None:
+            self._reports.batches.take_out()
         self._loss_hook.take_out()
 
     def _stand_down(self) -> None:
@@ -230,7 +215,7 @@ class Rescue:
             self._training.note(optimizer)
         if leads:
             self._training.stepped(self._session.engine.step)
-            if self._batches is not None:
+            if self._reports is not None:
                 note_steps(self._training.steps)
 
     def _skipped(self, optimizer: Optimizer) -> None:
@@ -253,12 +238,10 @@ class Rescue:
         rank = rank_of_this_process(self._session.environment)
         if rank.of == 1:
             return True
-        if self._batches is not None:
-            if 0 < self._session.environment.local_world_size < rank.of:
-                self._end(
-                    RescueState.REFUSED, "its ranks are on several machines, which are not started again together"
-                )
-            return not self._is_off
+        if self._reports is not None:
+            if why_not := self._reports.why_not_together(rank.of):
+                self._end(RescueState.REFUSED, why_not)
+            return not why_not
         store = key_value_store()
         why_not = why_not_together(optimizer) if store is not None else "several processes train that share no store"
         if why_not:
@@ -275,25 +258,11 @@ class Rescue:
     def _blown(self) -> None:
         self._end(RescueState.OFF, "it failed itself, and was switched off")
 
-    def _process_ends(self) -> None:
-        report = None if self._is_off or self._process != os.getpid() else self._training.last_report()
-        if report is not None:
-            self._report(report, prefix=ENDED_PREFIX)
-
-    def _report(self, report: Report, *, prefix: str = "") -> None:
-        try:
-            self._session.open_folder(RESTART).put(f"{prefix}{self._worker}.json", report.to_json().encode())
-        except (TracksideError, OSError) as error:
-            self._session.guard.warn_once("rescue report", "what a rescue needs is not stored: %s.", error)
-
-    @property
-    def _worker(self) -> str:
-        return worker_name(rank_of_this_process(self._session.environment).number)
-
     def _write(self, state: RescueState, reason: str = "") -> None:
         record = RescueRecord(state, reason, tuple(self._tries))
         try:
-            self._open_folder().put(f"{self._worker}.json", record.to_json().encode())
+            key = f"{worker_name(rank_of_this_process(self._session.environment).number)}.json"
+            self._open_folder().put(key, record.to_json().encode())
         except (TracksideError, OSError) as error:
             self._session.guard.warn_once("rescue record", "the record of rescues is not stored: %s.", error)
 
