@@ -363,6 +363,12 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
                 "not_judged": "text",
                 "exit_code": "count or null",
                 "signal": "text or null",
+                "scheduler": "text or null",
+                "job": "text or null",
+                "node": "text or null",
+                "user": "text or null",
+                "array_index": "count or null",
+                "restarts": "count",
             }
         ]
     },

@@ -107,7 +107,7 @@ def test_what_starts_capture_is_not_handed_down(tmp_path: Path) -> None:
 
 def test_finishing_lets_it_judge_what_is_there(tmp_path: Path) -> None:
     code = (
-        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *a: (open('swept', 'w'), sys.exit(0)))\n"
+        "import signal, sys, time; signal.signal(signal.SIGINT, lambda *a: (open('swept', 'w'), sys.exit(0)))\n"
         "open('up', 'w'); time.sleep(3600)"
     )
     evaluator = start(tmp_path, code, [])

@@ -10,6 +10,7 @@ from pathlib import Path
 from trackside.contracts.run_layout import run_of_job
 
 PROFILER_CONFIG = "/opt/ml/input/config/profilerconfig.json"
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 SHOW_SAMPLES = "TRACKSIDE_SHOW_SAMPLES"
 LEAVE_OUT, RESUME_FROM = "TRACKSIDE_LEAVE_OUT", "TRACKSIDE_RESUME_FROM"
 FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of a worker's settings, which its evaluators do not get
@@ -375,6 +376,95 @@ class CloudEnvironment:
         return cls(run_table=_environ(environ).get("TRACKSIDE_TABLE", "").strip())
 
 
+@dataclass(frozen=True)
+class SlurmEnvironment:
+    """The variables of a job of Slurm. Without SLURM_JOB_ID there is none.
+
+    SLURM_JOB_ID, SLURM_JOB_NAME, SLURM_JOB_USER  number, name and owner of the job
+    SLURM_ARRAY_JOB_ID, SLURM_ARRAY_TASK_ID       number and index in an array of jobs
+    SLURM_JOB_NODELIST, SLURMD_NODENAME           machines of the job; this machine
+    SLURM_RESTART_COUNT                           how often the job was requeued
+    SLURM_STEP_ID                                 the step of this process, if `srun` started it
+    """
+
+    job_id: str
+    job_name: str
+    user: str
+    array_job_id: str
+    array_index: int | None
+    nodes: str
+    restarts: int
+    step_id: str
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> SlurmEnvironment:
+        """Return the variables of the process's environment, or of `environ`."""
+        env = _environ(environ)
+        return cls(
+            job_id=env.get("SLURM_JOB_ID", ""),
+            job_name=env.get("SLURM_JOB_NAME", ""),
+            user=env.get("SLURM_JOB_USER", ""),
+            array_job_id=env.get("SLURM_ARRAY_JOB_ID", ""),
+            array_index=_index(env.get("SLURM_ARRAY_TASK_ID")),
+            nodes=env.get("SLURM_JOB_NODELIST", "") or env.get("SLURMD_NODENAME", ""),
+            restarts=_whole(env.get("SLURM_RESTART_COUNT"), 0),
+            step_id=env.get("SLURM_STEP_ID", ""),
+        )
+
+
+@dataclass(frozen=True)
+class KubernetesEnvironment:
+    """The variables of a pod. Without KUBERNETES_SERVICE_HOST there is none.
+
+    KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT  address of the API server
+    POD_NAME                  name of the pod, from the downward API (default: HOSTNAME, which is another name in an
+                              indexed Job)
+    TRACKSIDE_SERVICE_ACCOUNT folder with token, ca.crt and namespace (default: where Kubernetes mounts it)
+    """
+
+    host: str
+    port: int
+    pod: str
+    service_account: Path
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> KubernetesEnvironment:
+        """Return the variables of the process's environment, or of `environ`."""
+        env = _environ(environ)
+        return cls(
+            host=env.get("KUBERNETES_SERVICE_HOST", ""),
+            port=_whole(env.get("KUBERNETES_SERVICE_PORT"), 443),
+            pod=env.get("POD_NAME", "") or env.get("HOSTNAME", ""),
+            service_account=Path(env.get("TRACKSIDE_SERVICE_ACCOUNT", "") or SERVICE_ACCOUNT),
+        )
+
+
+@dataclass(frozen=True)
+class BatchEnvironment:
+    """The variables of a job of AWS Batch. Without AWS_BATCH_JOB_ID there is none.
+
+    AWS_BATCH_JOB_ID, AWS_BATCH_JQ_NAME   id of the job, and the name of its queue
+    AWS_BATCH_JOB_ARRAY_INDEX             index in an array of jobs
+    AWS_BATCH_JOB_ATTEMPT                 1 for the first attempt
+    """
+
+    job_id: str
+    queue: str
+    array_index: int | None
+    attempt: int
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> BatchEnvironment:
+        """Return the variables of the process's environment, or of `environ`."""
+        env = _environ(environ)
+        return cls(
+            job_id=env.get("AWS_BATCH_JOB_ID", ""),
+            queue=env.get("AWS_BATCH_JQ_NAME", ""),
+            array_index=_index(env.get("AWS_BATCH_JOB_ARRAY_INDEX")),
+            attempt=_whole(env.get("AWS_BATCH_JOB_ATTEMPT"), 1),
+        )
+
+
 def project_variable(key: str) -> str:
     """Return the name of the variable with a setting of a project: TRACKSIDE_FAIL_ON of `fail-on`."""
     return f"TRACKSIDE_{key.upper().replace('-', '_')}"
@@ -435,6 +525,10 @@ def _state_of_file(path: str) -> tuple[int, int] | None:
 
 def _whole(text: str | None, default: int) -> int:
     return int(text) if text and text.isdigit() else default
+
+
+def _index(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() else None
 
 
 def _positive(text: str | None, default: float) -> float:

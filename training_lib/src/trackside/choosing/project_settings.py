@@ -25,6 +25,7 @@ FILE, PYPROJECT, TABLE = "trackside.toml", "pyproject.toml", "trackside"
 MOST_BYTES = 1 << 20
 ON_ISSUE = ("stop", "notify", "nothing")
 FAIL_ON = ("warning", "critical", "never")
+CLUSTER_JOB = ("none", "report", "stop")
 RULES_FILE, CAPTURE = "rules-file", "capture"
 
 
@@ -114,6 +115,7 @@ SETTINGS = (
     SettingKind("on-issue", "notify", "act on an issue: stop, notify or nothing", _one_of(*ON_ISSUE)),
     SettingKind("fail-on", "critical", "severity of an issue that makes the exit code 1", _one_of(*FAIL_ON)),
     SettingKind("save-interval", None, "steps between saves (default: as the rules need)", _whole),
+    SettingKind("cluster-job", "none", "act on the job of Slurm, Kubernetes or AWS Batch", _one_of(*CLUSTER_JOB)),
     SettingKind("grace", 30.0, "seconds to end after a stop, before SIGKILL", _seconds),
 )
 OF_VARIABLES = (*WORDS, *(kind.key for kind in SETTINGS), RULES_FILE)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trackside.integrations.notification import Receiver
     from trackside.integrations.open_telemetry import TelemetryObserver
     from trackside.local.run import Observer
+    from trackside.local.jobs.scheduler import JobLeave, Scheduler
     from trackside.local.unfinished_run import RunPlace
 
 ON_ISSUE = {
@@ -38,6 +39,7 @@ ON_ISSUE = {
 }
 FAIL_ON = {"warning": Severity.WARNING, "critical": Severity.CRITICAL, "never": None}
 SHORTEST_INTERVAL_MS = 100
+_SCHEDULER = "trackside.scheduler"
 _RANGE = re.compile(r"(?P<first>[0-9]{1,12})(?::(?P<count>[0-9]{1,6}))?")
 
 
@@ -92,7 +94,22 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     return value
 
 
-@click.command("run", cls=ConfiguredCommand, context_settings={"allow_interspersed_args": False})
+class RunCommand(ConfiguredCommand):
+    """`trackside run`, whose defaults in a pod of Kubernetes are also the pod's annotations."""
+
+    def variables(self, ctx: click.Context) -> dict[str, str]:
+        """Return the environment; a setting that it lacks is that of the annotation `trackside/<setting>`."""
+        from trackside.choosing.project_settings import OF_VARIABLES
+        from trackside.environment import inherited, project_variable
+        from trackside.local.jobs.scheduler import scheduler_of
+
+        environ = inherited()
+        ctx.meta[_SCHEDULER] = scheduler = scheduler_of(environ)
+        given = scheduler.settings if scheduler else {}
+        return {**{project_variable(key): text for key, text in given.items() if key in OF_VARIABLES}, **environ}
+
+
+@click.command("run", cls=RunCommand, context_settings={"allow_interspersed_args": False})
 @rule_options
 @click.option(
     "--on-issue",
@@ -105,6 +122,13 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
     default="critical",
     show_default=True,
     help="Exit with 1 if an issue is at least this severe.",
+)
+@click.option(
+    "--cluster-job",
+    type=click.Choice(["none", "report", "stop"]),
+    default="none",
+    show_default=True,
+    help="In a job of Slurm, Kubernetes or AWS Batch: show problems in it; also end it, where --on-issue stop does.",
 )
 @click.option(
     "--out",
@@ -237,6 +261,7 @@ def command(
     options: RuleOptions,
     on_issue: str | None,
     fail_on: str,
+    cluster_job: str,
     out: Path | None,
     reports: tuple[Path, ...],
     save_interval: int | None,
@@ -270,6 +295,7 @@ def command(
     from trackside.choosing.preflight import plan_rules
     from trackside.environment import inherited
     from trackside.local.event_lines import checked_target
+    from trackside.local.jobs.scheduler import JobLeave
     from trackside.local.training_process import find_command
 
     environment = inherited()
@@ -290,7 +316,8 @@ def command(
     find_command(command, search_path=environment.get("PATH"))
     receivers = _receivers(notify)
     json_lines = checked_target(json_lines)
-    place = _place(command, out)
+    scheduler = click.get_current_context().meta[_SCHEDULER]
+    place = _place(command, out, scheduler)
     code = _run(
         command,
         plan=plan,
@@ -315,6 +342,8 @@ def command(
             folder=rescue_folder,
         ),
         shows_samples=show_samples,
+        scheduler=scheduler,
+        job_leave=JobLeave(cluster_job),
     )
     _write_reports(place.folder, reports)
     click.get_current_context().exit(code)
@@ -376,10 +405,12 @@ def _read_rules_file(path: Path | None) -> RulesFile:
     return found
 
 
-def _place(command: tuple[str, ...], out: Path | None) -> RunPlace:
-    from trackside.local.unfinished_run import place_for
+def _place(command: tuple[str, ...], out: Path | None, scheduler: Scheduler | None) -> RunPlace:
+    from trackside.local.unfinished_run import place_for, place_of_job
     from trackside.runs.run_folder import RUNS, run_name
 
+    if out is None and scheduler is not None and (place := place_of_job(scheduler.job, command, RUNS)):
+        return place
     return place_for(out or RUNS / run_name(command, now=time.time(), token=secrets.token_hex(2)), command)
 
 
@@ -400,6 +431,8 @@ def _run(
     issue_profile_steps: int,
     rescue: RescueEnvironment,
     shows_samples: bool,
+    scheduler: Scheduler | None,
+    job_leave: JobLeave,
 ) -> int:
     from trackside.cli.terminal.views.run_view import RunView, Verbosity
     from trackside.extras import install_elsewhere
@@ -416,6 +449,8 @@ def _run(
     view.begin(_relative(folder), plan)
     if place.earlier is not None:
         view.note(f"goes on with the unfinished run in {_relative(folder)}, of the same command")
+    if scheduler is not None and scheduler.problem:
+        view.note(f"the job's own settings are not known: {scheduler.problem}")
     if difference:
         view.note(f"judged by {difference}")
     if python := lacks_trackside(command, environment=environment):
@@ -434,6 +469,8 @@ def _run(
         earlier=place.earlier,
         rescue=rescue,
         shows_samples=shows_samples,
+        scheduler=scheduler,
+        job_leave=job_leave,
     )
     telemetry = _telemetry(view, run=folder.name) if otlp else None
     observer = NotifyingObserver(telemetry or view, receivers, run=folder.name)

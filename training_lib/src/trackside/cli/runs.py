@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from trackside.storage.store import Store
 
 RUNS_AT_ONCE = 16
-_LAST_COLUMNS = ("worst_severity", "judged", "recovered")  # of the CSV; a new one goes to the end
+_LAST_COLUMNS = (
+    "worst_severity",
+    "judged",
+    "recovered",
+    "job",
+    "node",
+    "user",
+)  # of the CSV; a new one goes to the end
 
 
 @click.command("runs")
@@ -138,6 +145,12 @@ def _plain(run: RunSummary) -> dict[str, Any]:
         "reservation": run.judged.reservation,
         "exit_code": None if run.status is None else exit_code_of(run.status),
         "signal": signal_of(run.status) or None,
+        "scheduler": run.job.scheduler or None,
+        "job": run.job.id or None,
+        "node": run.job.node or None,
+        "user": run.job.user or None,
+        "array_index": run.job.array_index,
+        "restarts": run.job.restarts,
     }
 
 
@@ -163,10 +176,13 @@ def _print_table(runs: Sequence[RunSummary]) -> None:
         "started": [_shown_time(run.started_at) for run in runs],
         "saved": [str(run.steps_saved) for run in runs],
         "issues": [_issues(run) for run in runs],
+        "job": [run.job.id for run in runs],
     }
+    if not any(table["job"]):
+        del table["job"]
     if all(run.started_at is None for run in runs):
         del table["started"]
-    for name in ("saved", "started"):
+    for name in ("saved", "started", "job"):
         if _width(table) > console.width:
             table.pop(name, None)
     rows = [[Text(safe(console, text)) for text in row] for row in zip(*table.values(), strict=True)]

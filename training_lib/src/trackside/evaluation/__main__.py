@@ -1,7 +1,8 @@
 """Command `python -m trackside.evaluation --run URI`: judges one run in its own process.
 
 Reads `rule-request.json` from the run and writes verdicts to `rule-output/verdicts.jsonl`. Stdout stays empty; logs and
-errors go to stderr. Exit codes: `exit_codes.py`. After SIGTERM it judges the steps that are complete, then ends.
+errors go to stderr. Exit codes: `exit_codes.py`. After SIGTERM it judges the steps that are complete, then ends; with
+`--parent` after SIGINT alone.
 """
 
 # ruff: noqa: E402
@@ -15,6 +16,7 @@ gc.disable()  # imports allocate much and free nothing: collecting meanwhile is 
 import argparse
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -30,7 +32,7 @@ from trackside.evaluation.results.summary import Summary
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.skip_list import SkipListSink
-from trackside.evaluation.stop_signal import StopSignal
+from trackside.evaluation.stop_signal import BOTH, StopSignal, ignore_signals_of_jobs
 from trackside.storage.open_store import open_store
 
 gc.freeze()  # what is imported stays, and no later collection walks through it
@@ -42,6 +44,8 @@ _logger = logging.getLogger(__name__)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     options = _parser().parse_args(arguments)
+    if options.parent is not None:
+        ignore_signals_of_jobs()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("botocore").setLevel(logging.WARNING)  # else it logs each client
     try:
@@ -63,7 +67,7 @@ def _evaluate(run: RunLocation, *, poll_seconds: float, parent: int | None) -> S
     if not next(iter(store.list("")), None):
         _logger.info("Nothing lies at %s yet: waiting for its first step. Ctrl-C ends it.", run.uri)
     rule_output = open_store(run.rule_output)
-    with StopSignal() as stop:
+    with StopSignal((signal.SIGINT,) if parent is not None else BOTH) as stop:
         summary = evaluate(
             run,
             read_rule_request(store),

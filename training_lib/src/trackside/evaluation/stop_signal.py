@@ -7,19 +7,31 @@ import os
 import select
 import signal
 import threading
+from collections.abc import Sequence
 from types import FrameType, TracebackType
 
 MOST_WAKES = 4096
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+BOTH = (signal.SIGTERM, signal.SIGINT)
+OF_JOBS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def ignore_signals_of_jobs() -> None:
+    """Ignore what a scheduler sends to each process of a job: the training decides what it means. Main thread only."""
+    for number in OF_JOBS:
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which child processes would inherit
 
 
 class StopSignal:
     """A context in which the first SIGTERM or SIGINT sets `is_set`; a second one has its usual effect.
 
     Main thread only.
+
+    Args:
+        numbers: The signals that do so.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Sequence[signal.Signals] = BOTH) -> None:
+        self._numbers = tuple(numbers)
         self.is_set = False
         self._is_open = False
         self._lock = threading.RLock()  # a signal may come while this thread has it
@@ -29,7 +41,7 @@ class StopSignal:
         for end in (self._read, self._write):
             os.set_blocking(end, False)
         self._is_open = True
-        self._before = {number: signal.signal(number, self._request_stop) for number in _SIGNALS}
+        self._before = {number: signal.signal(number, self._request_stop) for number in self._numbers}
         return self
 
     def __exit__(

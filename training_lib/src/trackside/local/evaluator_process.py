@@ -83,11 +83,14 @@ class EvaluatorProcess:
         return self.state
 
     def finish(self, *, grace_seconds: float) -> None:
-        """End the process: SIGTERM, after which it judges the complete steps, then SIGKILL after `grace_seconds`."""
+        """End the process: SIGINT, after which it judges the complete steps, then SIGKILL after `grace_seconds`.
+
+        A SIGTERM does not end it: Slurm sends one to each process of a step, and steps of the grace are judged, too.
+        """
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
+        process.send_signal(signal.SIGINT)
         try:
             status = process.wait(grace_seconds)
         except subprocess.TimeoutExpired:

@@ -48,16 +48,21 @@ def started_with(variable: str, value: str) -> tuple[int, ...]:
         variable: Name of the variable.
         value: Its value.
     """
-    wanted = f"{variable}={value}".encode()
-    found = []
-    for pid in living_processes():
-        try:
-            variables = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
-        except OSError:  # ended, another user's, or no /proc
-            continue
-        if pid != os.getpid() and wanted in variables:
-            found.append(pid)
-    return tuple(found)
+    return tuple(pid for pid in living_processes() if pid != os.getpid() and variables_of(pid).get(variable) == value)
+
+
+def variables_of(pid: int) -> dict[str, str]:
+    """Return the environment that a process was started with; {} if it ended, is another user's, or without /proc.
+
+    Args:
+        pid: Its id.
+    """
+    try:
+        content = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (text.partition("=") for text in content.decode(errors="surrogateescape").split("\0"))
+    return {name: value for name, _, value in pairs if name}
 
 
 def signal_all(processes: Iterable[Process], number: signal.Signals) -> None:

@@ -7,7 +7,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from trackside.contracts.errors import StorageError
 from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
 from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.run.cluster_job import NO_JOB
 from trackside.contracts.run.learning import Learning
 from trackside.contracts.run.rescue import RescueRecord
 from trackside.contracts.run_layout import (
@@ -32,6 +33,8 @@ from trackside.environment import SHOW_SAMPLES, RescueEnvironment
 from trackside.evaluation.results.run_learning import read_learning
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
 from trackside.local.first_facts import FirstFacts
+from trackside.local.jobs.link import JobLink
+from trackside.local.jobs.scheduler import JobLeave, Scheduler
 from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.profile_request import request_profile
 from trackside.local.rescue_watch import RescueWatch
@@ -116,6 +119,8 @@ class LocalRun:
     earlier                    the record of the unfinished run in the folder, which goes on; None for a new one
     rescue                     whether the training goes back when its numbers break, and how often
     shows_samples              the user allows to keep answers of a language model as text
+    scheduler                  the scheduler of the job that it is part of; None for none
+    job_leave                  what may be done with that job
     """
 
     command: tuple[str, ...]
@@ -133,6 +138,8 @@ class LocalRun:
     earlier: RunRecord | None = None
     rescue: RescueEnvironment = RescueEnvironment()  # noqa: RUF009 - it is frozen
     shows_samples: bool = False
+    scheduler: Scheduler | None = None
+    job_leave: JobLeave = JobLeave.NONE
 
 
 @dataclass(frozen=True)
@@ -210,7 +217,11 @@ def run_locally(
     """
     check_terms(run.request.rules)
     local_twins(action for rule in run.request.rules for action in rule.actions)
-    record = RunRecord(command=run.command, started_at=run.earlier.started_at if run.earlier else clock())
+    record = RunRecord(
+        command=run.command,
+        started_at=run.earlier.started_at if run.earlier else clock(),
+        job=run.scheduler.job if run.scheduler else NO_JOB,
+    )
     with held(run.folder), SignalInbox() as inbox:
         if run.earlier is not None:
             reopen(run.folder)
@@ -218,12 +229,11 @@ def run_locally(
         (run.folder / RULE_REQUEST_KEY).write_text(run.request.to_json(), encoding="utf-8")
         write_record(run.folder, record)
         training = _started(run, monotonic)
-        watch = _Watch(run, training, inbox, observer=observer, monotonic=monotonic, evaluator=evaluator)
+        watch = _Watch(run, record, training, inbox, observer=observer, monotonic=monotonic, evaluator=evaluator)
         status = watch.until_the_training_ends()
         watch.until_all_is_judged()
-        ended = RunRecord(
-            command=run.command,
-            started_at=record.started_at,
+        ended = replace(
+            record,
             ended_at=clock(),
             status=status,
             stopped_by_trackside=watch.was_stopped,
@@ -231,6 +241,8 @@ def run_locally(
         )
         watch.guarded(lambda: write_record(run.folder, ended))
     watch.guarded(lambda: store_summary(run.folder))
+    with SignalInbox():  # a job that is suspended sends SIGTERM at once
+        watch.guarded(watch.end_the_job)
     return watch.result(status)
 
 
@@ -265,6 +277,7 @@ class _Watch:
     def __init__(
         self,
         run: LocalRun,
+        record: RunRecord,
         training: TrainingProcess | RestartedTraining,
         inbox: SignalInbox,
         *,
@@ -272,7 +285,8 @@ class _Watch:
         monotonic: Callable[[], float],
         evaluator: tuple[str, ...],
     ) -> None:
-        self._run = run
+        self._run, self._record = run, record
+        self._job = JobLink(run.scheduler, run.job_leave, run.folder)
         self._training = training
         self._inbox = inbox
         self._observer = observer
@@ -298,7 +312,7 @@ class _Watch:
         self._is_off = self._is_profiled = self._was_not_awaited = False
         self._failures: set[str] = set()
         self.stopped_for: Verdict | None = None
-        self.was_stopped = False
+        self.was_stopped, self._why_stopped = False, ""
 
     def until_the_training_ends(self) -> int:
         """Pass signals on, carry out actions, stop on request. Return the status of the command."""
@@ -333,6 +347,7 @@ class _Watch:
     def until_all_is_judged(self) -> None:
         """Mark the end of the run, and wait until the evaluator has judged every step: bounded, interruptible."""
         self.guarded(self._sampler.finish)
+        self.guarded(self._job.training_ended)
         self._storage_problem = storage_problem(self._run.folder)
         self.guarded(self._mark_end)
         started_at, has_hinted = self._monotonic(), False
@@ -350,6 +365,13 @@ class _Watch:
         grace_seconds = STORAGE_GRACE_SECONDS if self._storage_problem else EVALUATOR_GRACE_SECONDS
         self._evaluator.finish(grace_seconds=grace_seconds)
         self.guarded(self._look)
+
+    def end_the_job(self) -> None:
+        """End the job of a training that Trackside stopped, and wait, bounded, until the scheduler knows all."""
+        if self.was_stopped:
+            self._job.end(self._why_stopped)
+        self._job.finish(was_stopped=self.was_stopped)
+        self._note_problems_of_the_job()
 
     def result(self, status: int) -> LocalRunResult:
         """Return the result of the run."""
@@ -424,6 +446,7 @@ class _Watch:
         if self._is_off:
             return
         self._evaluator.tend()
+        self._note_problems_of_the_job()
         for sentence in self._first_facts.news():
             self._observer.note(sentence)
         for verdict in self._feed.news():
@@ -478,6 +501,7 @@ class _Watch:
         groups = issue_groups(self._feed.verdicts)
         shown = [group for group in groups if verdict in group.issues]
         self._observer.issue(shown[0] if shown else group_of_one(verdict))
+        self._job.report(verdict)
 
     def stop_for(self, verdict: Verdict) -> None:
         """Stop the training, unless it is stopping, has ended, or may yet be rescued."""
@@ -486,27 +510,43 @@ class _Watch:
 
     def _stop_now(self, verdict: Verdict) -> None:
         if self._kill_at is None and self._training.poll() is None:
-            self.stopped_for, self.was_stopped = verdict, True
-            self._stop(f"Stopping the training: {verdict.configuration_name} is critical.")
+            self.stopped_for = verdict
+            self._stop_for_good(f"Stopping the training: {verdict.configuration_name} is critical.")
 
     def _stop_as_requested(self) -> None:
         """Stop the training if a request lies in the folder of the run."""
         if self._kill_at is None and (reason := requested_stop(self._run.folder)):
-            self.was_stopped = True
-            self._stop(f"Stopping the training, as requested: {safe(reason)}.")
+            self._stop_for_good(f"Stopping the training, as requested: {safe(reason)}.")
+
+    def _stop_for_good(self, why: str) -> None:
+        self.was_stopped, self._why_stopped = True, why.partition(": ")[2] or why
+        # Known at once: a job that is killed in its grace, and started again, must not train on.
+        self.guarded(lambda: write_record(self._run.folder, replace(self._record, stopped_by_trackside=True)))
+        self._stop(why)
+        self._job.withhold(self._why_stopped)
+
+    def _note_problems_of_the_job(self) -> None:
+        for sentence in self._job.news():
+            self._note_once(sentence)
 
     def _stop(self, why: str) -> None:
         grace = self._run.grace_seconds
         self._observer.note(why)
         self._observer.note(f"SIGTERM sent; SIGKILL follows in {grace:g} s if it has not ended.")
         self._kill_at = self._monotonic() + grace
-        self._training.request_end()
+        self._job.end_training()
+        self._send_due_sigterm()
+
+    def _send_due_sigterm(self) -> None:
+        if self._job.is_sigterm_due():
+            self._training.request_end()
 
     def _is_left(self) -> bool:
         return (self._give_up_at is None or self._monotonic() < self._give_up_at) and self._training.is_alive()
 
     def _enforce_stop(self) -> None:
         now = self._monotonic()
+        self._send_due_sigterm()
         if now >= self._stop_at and self._kill_at is None:
             self._stop(f"The command has run for {self._run.limit_seconds:g} s, its limit.")
         if self._kill_at is None or now < self._kill_at or not self._training.is_alive():
@@ -514,6 +554,7 @@ class _Watch:
         if self._give_up_at is None:
             self._give_up_at = now + UNKILLABLE_SECONDS
             self._observer.note("It has not ended: SIGKILL sent.")
+            self._job.kill()
         self._training.kill()
 
     def _pass_on(self, number: signal.Signals) -> None:
@@ -521,6 +562,8 @@ class _Watch:
             self._interrupted()
         elif number is signal.SIGHUP and self._training.shares_terminal:
             return  # the terminal is gone; it sent the signal to the training itself
+        elif self._job.has_reached_training(number):
+            self._observer.detail(f"{number.name} came from the scheduler, which sent it to the training too.")
         else:
             self._observer.detail(f"{number.name} passed on to the training.")
             self._training.pass_on(number)

@@ -7,20 +7,23 @@ its steps are numbered on, and the verdict covers all parts.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trackside.capture.writing.worker_lock import WorkerLock
 from trackside.contracts.errors import ConfigurationError, Problem
+from trackside.contracts.run.cluster_job import SLURM, ClusterJob
 from trackside.contracts.run_layout import END_MARKER_KEY, RULE_OUTPUT, TENSORS, workers_with_a_lock
 from trackside.evaluation.results.reopening import reopen_verdicts
 from trackside.local.process_table import started_with
-from trackside.runs.run_folder import RunRecord, RunState, create_run_folder, read_record, run_state
+from trackside.runs.run_folder import RunRecord, RunState, create_run_folder, local_runs, read_record, run_state
 from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store
 
 _GOES_ON = frozenset({RunState.LOST, RunState.FAILED, RunState.INTERRUPTED})
+MOST_LOOKS, LOOK_SECONDS = 60, 1.0
 _NEW_ONE = "Name a new folder."
 
 
@@ -50,6 +53,43 @@ def place_for(folder: Path, command: Sequence[str]) -> RunPlace:
     if why := _why_it_is_over(folder, earlier, tuple(command)):
         raise ConfigurationError([Problem(str(folder), why, _NEW_ONE)], subject="The run folder")
     return RunPlace(folder.resolve(), earlier)
+
+
+def place_of_job(
+    job: ClusterJob, command: Sequence[str], runs: Path, *, sleep: Callable[[float], object] = time.sleep
+) -> RunPlace | None:
+    """Return the place of the run that this job began before it was requeued, or None for a new run.
+
+    Only a job that has one run of this command goes on: of several, nobody knows which one its script begins again.
+    A part that is still ending, as after a preemption, is awaited for a minute.
+
+    Args:
+        job: The job that this process belongs to.
+        command: The command line.
+        runs: The folder that holds runs.
+        sleep: Waits so many seconds.
+
+    Raises:
+        ConfigurationError: Trackside stopped that run for an issue, or it still runs.
+    """
+    if not job.restarts and job.scheduler == SLURM:
+        return None
+    known = [(folder, read_record(folder)) for folder in local_runs(runs)]
+    own = [
+        folder for folder, record in known if record and record.command == tuple(command) and job.is_same(record.job)
+    ]
+    if len(own) != 1 or run_state(own[0]) is RunState.FINISHED:
+        return None
+    for _ in range(MOST_LOOKS):
+        if not _is_alive(own[0]):
+            break
+        sleep(LOOK_SECONDS)
+    return place_for(own[0], command)
+
+
+def _is_alive(folder: Path) -> bool:
+    is_held = run_state(folder) is RunState.RUNNING or _is_written(folder)
+    return is_held or bool(started_with("TRACKSIDE_RUN", str(folder.resolve())))
 
 
 def reopen(folder: Path) -> None:

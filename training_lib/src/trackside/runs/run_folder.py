@@ -16,6 +16,7 @@ from pathlib import Path
 
 from trackside.contracts.errors import ConfigurationError, Problem, RunNotFoundError, did_you_mean
 from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.run.cluster_job import NO_JOB, ClusterJob
 from trackside.contracts.run_layout import (
     CHECK,
     COLLECTIONS_PREFIX,
@@ -34,6 +35,7 @@ from trackside.contracts.stored_fields import (
     TEXTS,
     document_of,
     nullable,
+    record,
     record_of,
     stored,
 )
@@ -71,7 +73,9 @@ class RunRecord:
 
     started_at, ended_at  seconds since the epoch
     status                exit code, or -n for signal n
+    stopped_by_trackside  True from the moment of the stop on: who starts the command again must not train on
     judging_problem       clause about why rules did not judge it to its end; "" if they did
+    job                   the job of a scheduler that it is part of; `NO_JOB` for none
     """
 
     command: tuple[str, ...] = field(metadata=stored(TEXTS))
@@ -80,6 +84,7 @@ class RunRecord:
     status: int | None = field(default=None, metadata=stored(nullable(INTEGER)))
     stopped_by_trackside: bool = field(default=False, metadata=stored(BOOLEAN))
     judging_problem: str = field(default="", metadata=stored(TEXT))
+    job: ClusterJob = field(default=NO_JOB, metadata=stored(record(ClusterJob), optional=True))
 
     def to_json(self) -> str:
         """Return the record as one line of JSON."""
@@ -90,11 +95,11 @@ class RunRecord:
         """Return the record in a text of `to_json`. Errors: `ConfigurationError`."""
         subject = f"The record {RECORD_FILE}"
         fields = Fields(parse_json(text, subject=subject), where="")
-        record = record_of(cls, fields)
-        if record.ended_at is not None and record.status is None:
+        found = record_of(cls, fields)
+        if found.ended_at is not None and found.status is None:
             fields.problem("status", "is missing; it must be a whole number.")
         fields.finish(subject=subject)
-        return record
+        return found
 
 
 def run_name(command: Sequence[str], *, now: float, token: str) -> str:
@@ -228,6 +233,8 @@ def run_state(folder: Path) -> RunState:
         return RunState.FAILED if record.status else RunState.FINISHED
     if _is_locked(folder):
         return RunState.RUNNING
+    if record is not None and record.stopped_by_trackside:  # and was killed before it could write the end
+        return RunState.STOPPED
     has_ended = (folder / TENSORS / END_MARKER_KEY).exists()
     return RunState.FINISHED if has_ended and record is None else RunState.LOST
 

@@ -11,6 +11,7 @@ from trackside import __version__
 from trackside.contracts.errors import ConfigurationError, TracksideError
 from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.issue_group import IssueGroup, recovered_groups, standing_issues
+from trackside.contracts.run.cluster_job import NO_JOB, ClusterJob
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.stored_fields import (
     COUNT,
@@ -57,6 +58,7 @@ class RunSummary:
     first        what went wrong first, of the issues that stand; None if nothing did
     failed_at    the moment at which the first critical issue that stands was found, in seconds since the epoch
     judged       the part of it that rules have judged: only then is "no issue" good news
+    job          the job of a scheduler that it is part of; `NO_JOB` for none
     """
 
     name: str = field(metadata=stored(TEXT))
@@ -75,6 +77,7 @@ class RunSummary:
     first: FirstFailure | None = field(metadata=stored(nullable(record(FirstFailure))))
     failed_at: float | None = field(metadata=stored(nullable(FINITE)))
     judged: JudgedPart = field(metadata=stored(record(JudgedPart)))
+    job: ClusterJob = field(default=NO_JOB, metadata=stored(record(ClusterJob), optional=True))
 
     @property
     def state_in_words(self) -> str:
@@ -163,6 +166,7 @@ def summary_of(recorded: RecordedRun) -> RunSummary:
             default=None,
         ),
         judged=recorded.judged,
+        job=record.job if record else NO_JOB,
     )
 
 

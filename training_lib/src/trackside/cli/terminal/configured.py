@@ -21,11 +21,10 @@ class ConfiguredCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the settings, then the arguments."""
         from trackside.choosing.project_settings import read_settings
-        from trackside.environment import inherited
 
         mistake: ConfigurationError | None = None
         try:
-            settings = read_settings(Path.cwd(), inherited())
+            settings = read_settings(Path.cwd(), self.variables(ctx))
         except ConfigurationError as error:
             mistake = error
         else:
@@ -37,6 +36,12 @@ class ConfiguredCommand(click.Command):
         if mistake is not None:
             raise mistake
         return rest
+
+    def variables(self, ctx: click.Context) -> dict[str, str]:
+        """Return the variables that may hold settings."""
+        from trackside.environment import inherited
+
+        return inherited()
 
 
 def settings_of(ctx: click.Context) -> ProjectSettings:

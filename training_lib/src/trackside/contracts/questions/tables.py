@@ -37,6 +37,12 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "parameters": "int64",
         "last_loss": "float64",
         "last_evaluation_loss": "float64",
+        "scheduler": "string",
+        "job": "string",
+        "node": "string",
+        "job_user": "string",  # `user` alone is a word of SQL
+        "array_index": "int64",
+        "restarts": "int64",
     },
     "rules": {
         "run": "string",

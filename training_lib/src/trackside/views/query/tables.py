@@ -20,6 +20,7 @@ from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.questions.tables import DATE, STATISTICS, TABLES, UNDATED
 from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.run.cluster_job import ClusterJob
 from trackside.contracts.run_layout import RunLocation, SegmentName
 from trackside.contracts.verdict import Verdict
 from trackside.exchange.statistic_tables import file_name
@@ -233,6 +234,7 @@ def _run_row(
         "first_cause": (summary.first.cause or None) if summary.first else None,
         "first_step": summary.first.since_step if summary.first else None,
         "judged": summary.judged.is_enough,
+        **_job_row(summary.job),
     }
     if facts is not None:
         program = facts.program
@@ -244,6 +246,19 @@ def _run_row(
             "parameters": sum(_size(one.shape) for one in facts.parameters if not one.tied_to),
         }
     return row
+
+
+def _job_row(job: ClusterJob) -> dict[str, Any]:
+    if not job:
+        return {}
+    return {
+        "scheduler": job.scheduler,
+        "job": job.id,
+        "node": job.node or None,
+        "job_user": job.user or None,
+        "array_index": job.array_index,
+        "restarts": job.restarts,
+    }
 
 
 def _loss_row(recorded: RecordedRun) -> dict[str, float | None]:

@@ -1,0 +1,105 @@
+"""What a scheduler of jobs can do for a run: Slurm, Kubernetes and AWS Batch, one file each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from trackside.contracts.run.cluster_job import ClusterJob
+from trackside.contracts.verdict import Verdict
+
+_logger = logging.getLogger(__name__)
+
+MOST_TEXT = 1000  # characters of a comment, a message of an event, or a reason
+
+
+class JobLeave(str, Enum):
+    """What Trackside may do with the job that a run is part of. Without leave the job is only recorded."""
+
+    NONE = "none"
+    REPORT = "report"  # write verdicts where people look at the job
+    STOP = "stop"  # also end the job where `--on-issue stop` stops the training
+
+    @property
+    def reports(self) -> bool:
+        """True if verdicts may be written into the job."""
+        return self is not JobLeave.NONE
+
+
+class JobError(Exception):
+    """A scheduler did not do what it was asked for. The text is a sentence for the user.
+
+    is_forbidden  True if the process lacks the right
+    """
+
+    def __init__(self, text: str, *, is_forbidden: bool = False) -> None:
+        super().__init__(text)
+        self.is_forbidden = is_forbidden
+
+
+class Scheduler(Protocol):
+    """A job of one scheduler, seen from within. Each method may take seconds, and runs in a thread of its own."""
+
+    @property
+    def job(self) -> ClusterJob:
+        """The job."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Settings of `trackside run` that the job gives, by their keys in a settings file."""
+
+    @property
+    def problem(self) -> str:
+        """A sentence about what could not be read of the job, though it should have been; "" for nothing."""
+
+    @property
+    def signals_every_process(self) -> bool:
+        """True if the scheduler sends its signals to each process of a job, not to the first alone."""
+
+    def report(self, verdict: Verdict, run: Path) -> None:
+        """Write a verdict where people look at the job. Errors: `JobError`."""
+
+    def withhold(self, reason: str) -> None:
+        """Have the scheduler start the job no more, once a stop is decided. Errors: `JobError`."""
+
+    def end(self, reason: str) -> None:
+        """End the job, once the training has ended and its run is judged. Errors: `JobError`."""
+
+    def signal_tasks(self, name: str, tasks: Sequence[int]) -> bool:
+        """Send a signal to the parts of the training that the scheduler started, on all machines.
+
+        Args:
+            name: `TERM` or `KILL`.
+            tasks: Processes of the training on this machine.
+
+        Returns:
+            False if the scheduler started none of them. Errors: `JobError`.
+        """
+
+
+def scheduler_of(environ: Mapping[str, str]) -> Scheduler | None:
+    """Return the scheduler of the job that a process belongs to; None for none. Never fails.
+
+    A job of AWS Batch on EKS is one of AWS Batch, which would start its pod anew.
+
+    Args:
+        environ: The variables of the process.
+    """
+    from trackside.local.jobs.batch import batch_job
+    from trackside.local.jobs.kubernetes import kubernetes_pod
+    from trackside.local.jobs.slurm import slurm_job
+
+    try:
+        return slurm_job(environ) or batch_job(environ) or kubernetes_pod(environ)
+    except Exception as error:  # an answer of no known form must keep no training from starting
+        _logger.warning("The job of this process is not recognised", exc_info=error)
+        return None
+
+
+def sentence_of(verdict: Verdict) -> str:
+    """Return one line about a verdict, for a place that shows no more."""
+    text = f"{verdict.severity.value} {verdict.configuration_name} since step {verdict.since_step}: {verdict.message}"
+    return " ".join(text.split())[:MOST_TEXT]
