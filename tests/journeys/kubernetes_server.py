@@ -1,7 +1,7 @@
 """A real API server of Kubernetes on this machine, with etcd, RBAC and TLS; without a node or a controller.
 
-Debian has etcd (`apt-get install etcd-server`). kube-apiserver has to be on PATH: from a release of Kubernetes, or built
-from its source.
+Debian has etcd (`apt-get install etcd-server`). kube-apiserver has to be on PATH: from a release of Kubernetes, or
+built from its source.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Server:
 
     def request(self, verb: str, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the answer to a request."""
-        request = urllib.request.Request(  # noqa: S310 - the scheme is https
+        request = urllib.request.Request(
             f"https://127.0.0.1:{self.port}{path}",
             method=verb,
             data=None if document is None else json.dumps(document).encode(),

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class ClusterApi:
                     is_forbidden = error.code in _FORBIDDEN
                     text = f"Kubernetes refused {verb} {path}: {_reason(error)}"
                     raise JobError(text, is_forbidden=is_forbidden) from error
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, HTTPException) as error:
                 if attempt == self.tries:
                     raise JobError(f"Kubernetes does not answer {verb} {path}: {error}") from error
             self.sleep(PAUSE_SECONDS * attempt)

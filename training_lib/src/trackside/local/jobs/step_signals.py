@@ -21,6 +21,7 @@ _WAITING = """
 import os, signal, sys
 numbers, parent = set(map(int, sys.argv[1:])), os.getppid()
 signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+os.write(1, bytes(1))
 while os.getppid() == parent:
     found = signal.sigtimedwait(numbers, 5)
     if found:
@@ -57,6 +58,11 @@ class StepSignals:
         is_for_all = number in self._received
         self._received.discard(number)
         return is_for_all
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the process is ready, at most so long. Return False if it is not. For tests."""
+        output = self._process.stdout if self._process else None
+        return output is not None and bool(select.select([output], [], [], seconds)[0])
 
     def close(self) -> None:
         """End the process."""

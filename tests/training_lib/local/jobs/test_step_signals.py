@@ -1,0 +1,53 @@
+"""Whether a signal went to every process of a step, or to one."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.patience import HANGS_SECONDS
+from trackside.local.jobs import step_signals
+from trackside.local.jobs.step_signals import StepSignals
+from trackside.local.process_table import living_processes
+
+
+def below_us() -> list[int]:
+    """Return the processes below this one."""
+    return [process.pid for process in living_processes().values() if process.parent == os.getpid()]
+
+
+def test_a_signal_to_all_is_told_from_one_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_signals, "ARRIVES_SECONDS", 0.2)
+    signals = StepSignals()
+    try:
+        assert signals.wait(HANGS_SECONDS)
+        (pid,) = below_us()
+        assert not signals.reached_all(signal.SIGUSR1)
+        monkeypatch.setattr(step_signals, "ARRIVES_SECONDS", HANGS_SECONDS)
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGUSR1)
+        assert signals.reached_all(signal.SIGUSR1)
+        assert signals.reached_all(signal.SIGTERM)
+        monkeypatch.setattr(step_signals, "ARRIVES_SECONDS", 0.2)
+        assert not signals.reached_all(signal.SIGUSR1)  # the next one is another
+    finally:
+        signals.close()
+    assert below_us() == []
+
+
+def test_one_that_died_reaches_nobody() -> None:
+    signals = StepSignals()
+    assert signals.wait(HANGS_SECONDS)
+    (pid,) = below_us()
+    os.kill(pid, signal.SIGKILL)
+    assert not signals.reached_all(signal.SIGTERM)
+    signals.close()
+
+
+def test_one_that_cannot_be_started_reaches_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/no/such/python")
+    signals = StepSignals()
+    assert not signals.reached_all(signal.SIGTERM)
+    signals.close()
