@@ -23,7 +23,7 @@ STOPPED = f"{RUN} --on-issue stop --cluster-job stop"
 # Trains on whole numbers, and writes its checkpoint after each step and on SIGTERM; `bad`: the loss becomes NaN.
 TRAINING = """
 import os, signal, sys, time, torch
-how = sys.argv[1]
+how = sys.argv[1] if len(sys.argv) > 1 else "bad"
 def end(number, frame):
     open("terminated", "a").write(f"{number}\\n")
     sys.exit(7)
@@ -133,6 +133,14 @@ def test_the_tasks_of_srun_have_the_grace_to_write_a_checkpoint(slurm: Cluster, 
 def test_a_step_that_runs_us_ends_as_the_training_does(slurm: Cluster, work: Path) -> None:
     job = submitted(slurm, work, f"srun {STOPPED} -- {sys.executable} train.py bad")
     assert slurm.wait_for(job, "FAILED", "COMPLETED")["ExitCode"] == "1:0"
+    assert (work / "terminated").read_text() == "15\n"
+
+
+def test_the_script_of_the_example(slurm: Cluster, work: Path) -> None:
+    script = (Path(__file__).parents[2] / "examples" / "slurm" / "train.sbatch").read_text(encoding="utf-8")
+    path = f"--export=ALL,PATH={Path(sys.executable).parent}:/usr/bin:/bin,TRACKSIDE_ONLY=exploding-tensor"
+    ended = slurm.wait_for(slurm.submit(script, path, folder=work), "FAILED", "COMPLETED")
+    assert (ended["JobName"], ended["ExitCode"], ended["Requeue"]) == ("digits", "1:0", "0")
     assert (work / "terminated").read_text() == "15\n"
 
 

@@ -75,6 +75,7 @@ def test_config_show_names_the_source_of_each_value(monkeypatch: pytest.MonkeyPa
         "on-issue": ("stop", "trackside.toml"),
         "fail-on": ("warning", "TRACKSIDE_FAIL_ON"),
         "save-interval": (None, "default"),
+        "cluster-job": ("none", "default"),
         "grace": (30.0, "default"),
         "rules-file": (None, "default"),
         "capture": (None, "default"),

@@ -16,6 +16,7 @@ from moto import mock_aws
 
 from tests.training_lib.local.verdicts import issue
 from trackside.cli import main
+from trackside.contracts.run.cluster_job import ClusterJob
 from trackside.contracts.verdict import Outcome
 from trackside.runs.run_folder import RUNS, RunRecord, write_record
 from trackside.storage.s3 import S3Store
@@ -84,6 +85,12 @@ def test_json_is_one_document_with_a_version() -> None:
                 "reservation": "",
                 "exit_code": 7,
                 "signal": None,
+                "scheduler": None,
+                "job": None,
+                "node": None,
+                "user": None,
+                "array_index": None,
+                "restarts": 0,
             }
         ],
     }
@@ -134,7 +141,22 @@ def test_csv_has_a_row_for_each_run() -> None:
         "worst_severity": "critical",
         "judged": "true",
         "recovered": "0",
+        "job": "",
+        "node": "",
+        "user": "",
     }
+
+
+def test_the_job_of_a_run_is_shown_where_there_is_one() -> None:
+    write_run("a", RunRecord(("python", "a.py"), 1.0, ended_at=2.0, status=7))
+    assert "job" not in CliRunner().invoke(main, ["runs"]).stdout
+    job = ClusterJob("slurm", "4711_7", name="digits", node="gpu[1-2]", user="ada", array_index=7, restarts=1)
+    write_run("b", RunRecord(("python", "b.py"), 1.0, ended_at=2.0, status=0, job=job))
+    shown = CliRunner(env={"COLUMNS": "120"}).invoke(main, ["runs"]).stdout
+    assert [line.split()[-1] for line in shown.splitlines()[:2]] == ["job", "4711_7"]
+    row = json.loads(CliRunner().invoke(main, ["runs", "--format", "jsonl"]).stdout.splitlines()[0])
+    assert (row["scheduler"], row["job"], row["node"], row["user"]) == ("slurm", "4711_7", "gpu[1-2]", "ada")
+    assert (row["array_index"], row["restarts"]) == (7, 1)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import HANGS_SECONDS, ends_early
+from tests.training_lib.local.jobs.test_link import Recorder, nothing, raising
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.action import Action
 from trackside.contracts.action_terms import NO_TERMS, ActionTerms
@@ -26,6 +27,7 @@ from trackside.contracts.run.profiling_request import ProfilingRequest, Window, 
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.environment import inherited
 from trackside.evaluation.results.verdicts import Moment, recovered
+from trackside.local.jobs.scheduler import JobError, JobLeave, Scheduler
 from trackside.local.process_table import living_processes
 from trackside.local.run import LocalRun, LocalRunResult, run_locally
 from trackside.local.run_now import RunNow
@@ -109,6 +111,8 @@ def run_it(tmp_path: Path) -> Callable[..., Notes]:
         evaluator: str = EVALUATOR,
         profile_steps: int = 0,
         earlier: RunRecord | None = None,
+        scheduler: Scheduler | None = None,
+        leave: JobLeave = JobLeave.NONE,
     ) -> Notes:
         folder = tmp_path / "run"
         folder.mkdir(exist_ok=earlier is not None)
@@ -123,6 +127,8 @@ def run_it(tmp_path: Path) -> Callable[..., Notes]:
             grace_seconds=grace_seconds,
             issue_profile_steps=profile_steps,
             earlier=earlier,
+            scheduler=scheduler,
+            job_leave=leave,
         )
         result = run_locally(local_run, observer=notes, evaluator=(sys.executable, "-c", evaluator, lines))
         assert (folder / "debug-output" / "training_job_end.ts").exists()
@@ -336,6 +342,59 @@ def test_an_evaluator_that_dies_each_time_leaves_its_mark(run_it: Callable[..., 
     record = read_record(notes.result.folder)
     assert record is not None
     assert "ImportError: no Self" in record.judging_problem
+
+
+@pytest.mark.parametrize("leave", list(JobLeave))
+@pytest.mark.parametrize("fails", [False, True], ids=["it-answers", "it-fails"])
+def test_a_stop_reaches_the_job_that_gave_leave(run_it: Callable[..., Notes], leave: JobLeave, fails: bool) -> None:
+    """A scheduler that fails changes no end of a training, and each kind of failure is noted once."""
+    scheduler = Recorder(raising(JobError("no such job.")) if fails else nothing)
+    notes = run_it(FOREVER, said=[issue()], actions=STOP, scheduler=scheduler, leave=leave)
+    asked = {JobLeave.NONE: [], JobLeave.REPORT: ["report vanishing-gradient"]}
+    wanted = asked.get(leave, ["report vanishing-gradient", "withhold", "end"])
+    assert [one for one in scheduler.asked if one not in {"TERM", "KILL"}] == wanted
+    assert notes.result.status == -signal.SIGTERM
+    assert notes.ear.notes.count("The job: no such job.") == fails
+    record = read_record(notes.result.folder)
+    assert record is not None
+    assert (record.job, record.stopped_by_trackside) == (scheduler.job, True)
+
+
+def test_a_training_without_a_stop_ends_no_job(run_it: Callable[..., Notes]) -> None:
+    scheduler = Recorder()
+    notes = run_it("sys.exit(3)", scheduler=scheduler, leave=JobLeave.STOP)
+    assert (notes.result.status, scheduler.asked) == (3, [])
+
+
+def test_the_time_limit_of_a_run_ends_no_job(run_it: Callable[..., Notes], tmp_path: Path) -> None:
+    """It is not a verdict: a command that has run for long enough is no fault of the training."""
+    scheduler = Recorder()
+    folder = tmp_path / "run"
+    folder.mkdir()
+    run = LocalRun(
+        command=(sys.executable, "-c", STARTED + FOREVER),
+        folder=folder,
+        request=RuleRequest(()),
+        capture=CaptureRequest(()),
+        environment=inherited(),
+        limit_seconds=0.5,
+        scheduler=scheduler,
+        job_leave=JobLeave.STOP,
+    )
+    result = run_locally(run, observer=Ear(), evaluator=(sys.executable, "-c", EVALUATOR, ""))
+    assert result.status == -signal.SIGTERM
+    assert {*scheduler.asked} <= {"TERM", "KILL"}
+
+
+def test_a_stop_is_recorded_before_the_training_ends(run_it: Callable[..., Notes], tmp_path: Path) -> None:
+    """Who kills `trackside run` in the grace, and starts it again, must not have it train on."""
+    code = (
+        "signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path(os.environ['TRACKSIDE_RUN'], 'seen').write_bytes("
+        "pathlib.Path(os.environ['TRACKSIDE_RUN'], 'local-run.json').read_bytes()), sys.exit(5)))\n"
+    )
+    notes = run_it(code + FOREVER, said=[issue()], actions=STOP)
+    seen = RunRecord.from_json((notes.result.folder / "seen").read_bytes())
+    assert (seen.stopped_by_trackside, seen.ended_at) == (True, None)
 
 
 def test_a_requeued_run_goes_on(run_it: Callable[..., Notes], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ import pytest
 from tests.training_lib.local.verdicts import issue, no_issue
 from trackside.capture.writing.worker_lock import WorkerLock
 from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.run.cluster_job import NO_JOB, ClusterJob
 from trackside.contracts.run_layout import END_MARKER_KEY, TENSORS, VERDICTS_KEY
 from trackside.contracts.verdict import Outcome
 from trackside.evaluation.results.progress import Delivery, Progress, ProgressFile, RuleProgress
-from trackside.local.unfinished_run import place_for, reopen
-from trackside.runs.run_folder import LOCK_FILE, RunRecord, read_record, write_record
+from trackside.local.unfinished_run import MOST_LOOKS, place_for, place_of_job, reopen
+from trackside.runs.run_folder import LOCK_FILE, RunRecord, RunState, read_record, run_state, write_record
 from trackside.storage.local import LocalStore
 from trackside.storage.open_store import open_store
 
@@ -58,6 +60,73 @@ def test_an_unfinished_run_of_the_same_command_goes_on(tmp_path: Path, record: R
 def test_another_run_is_refused_with_its_reason(tmp_path: Path, record: RunRecord, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         place_for(earlier_run(tmp_path / "r", record), COMMAND)
+
+
+def test_a_stop_is_known_though_its_end_was_not_written(tmp_path: Path) -> None:
+    """`trackside run` was killed between the SIGTERM and the end of the training, and is started again."""
+    folder = earlier_run(tmp_path / "r", RunRecord(COMMAND, 1.0, stopped_by_trackside=True))
+    assert run_state(folder) is RunState.STOPPED
+    with pytest.raises(ConfigurationError, match="Trackside stopped"):
+        place_for(folder, COMMAND)
+
+
+JOB = ClusterJob("slurm", "12", restarts=1)
+POD = ClusterJob("kubernetes", "team/Job/digits", uid="u")
+
+
+@pytest.mark.parametrize(
+    ("job", "records", "goes_on"),
+    [
+        pytest.param(JOB, [RunRecord(COMMAND, 1.0, job=replace(JOB, restarts=0))], True, id="requeued"),
+        pytest.param(JOB, [RunRecord(COMMAND, 1.0, 2.0, status=-15, job=JOB)], True, id="requeued-after-its-end"),
+        pytest.param(POD, [RunRecord(COMMAND, 1.0, job=POD)], True, id="next-pod-of-the-job"),
+        pytest.param(replace(JOB, restarts=0), [RunRecord(COMMAND, 1.0, job=JOB)], False, id="not-requeued"),
+        pytest.param(JOB, [RunRecord(COMMAND, 1.0, job=replace(JOB, id="13"))], False, id="another-job"),
+        pytest.param(JOB, [RunRecord(COMMAND, 1.0, job=replace(JOB, array_index=3))], False, id="another-index"),
+        pytest.param(POD, [RunRecord(COMMAND, 1.0, job=replace(POD, uid="v"))], False, id="a-later-job-of-the-name"),
+        pytest.param(JOB, [RunRecord(("python", "other.py"), 1.0, job=JOB)], False, id="another-command"),
+        pytest.param(JOB, [RunRecord(COMMAND, 1.0, 2.0, status=0, job=JOB)], False, id="finished"),
+        pytest.param(JOB, [RunRecord(COMMAND, 1.0)], False, id="of-no-job"),
+        pytest.param(NO_JOB, [RunRecord(COMMAND, 1.0)], False, id="no-job"),
+        pytest.param(JOB, [RunRecord(COMMAND, 1.0, job=JOB)] * 2, False, id="nobody-knows-which-of-two"),
+    ],
+)
+def test_the_run_of_a_job_that_is_started_again(
+    tmp_path: Path, job: ClusterJob, records: list[RunRecord], goes_on: bool
+) -> None:
+    for number, record in enumerate(records):
+        earlier_run(tmp_path / f"r{number}", record)
+    found = place_of_job(job, COMMAND, tmp_path)
+    assert (found is not None) is goes_on
+    if found is not None:
+        assert (found.folder, found.earlier) == (tmp_path / "r0", records[0])
+
+
+def test_a_job_that_was_stopped_does_not_go_on(tmp_path: Path) -> None:
+    earlier_run(tmp_path / "r", RunRecord(COMMAND, 1.0, 2.0, status=-15, stopped_by_trackside=True, job=JOB))
+    with pytest.raises(ConfigurationError, match="Trackside stopped for an issue"):
+        place_of_job(JOB, COMMAND, tmp_path)
+
+
+@pytest.mark.parametrize(("looks", "goes_on"), [(3, True), (10**6, False)], ids=["it-ends", "it-lives-on"])
+def test_a_part_that_is_still_ending_is_awaited(tmp_path: Path, looks: int, goes_on: bool) -> None:
+    folder = earlier_run(tmp_path / "r", RunRecord(COMMAND, 1.0, job=JOB))
+    waits: list[float] = []
+    with (folder / LOCK_FILE).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == looks:
+                fcntl.flock(lock, fcntl.LOCK_UN)
+
+        if goes_on:
+            found = place_of_job(JOB, COMMAND, tmp_path, sleep=sleep)
+            assert found is not None
+        else:
+            with pytest.raises(ConfigurationError, match="still running"):
+                place_of_job(JOB, COMMAND, tmp_path, sleep=sleep)
+    assert len(waits) == (looks if goes_on else MOST_LOOKS)
 
 
 def test_a_run_that_lives_is_refused(tmp_path: Path) -> None:

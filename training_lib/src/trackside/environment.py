@@ -378,7 +378,7 @@ class CloudEnvironment:
 
 @dataclass(frozen=True)
 class SlurmEnvironment:
-    """The variables of a job of Slurm. Without SLURM_JOB_ID there is none.
+    """The variables of a job of Slurm. No SLURM_JOB_ID: no such job.
 
     SLURM_JOB_ID, SLURM_JOB_NAME, SLURM_JOB_USER  number, name and owner of the job
     SLURM_ARRAY_JOB_ID, SLURM_ARRAY_TASK_ID       number and index in an array of jobs
@@ -414,7 +414,7 @@ class SlurmEnvironment:
 
 @dataclass(frozen=True)
 class KubernetesEnvironment:
-    """The variables of a pod. Without KUBERNETES_SERVICE_HOST there is none.
+    """The variables of a pod. No KUBERNETES_SERVICE_HOST: no pod.
 
     KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT  address of the API server
     POD_NAME                  name of the pod, from the downward API (default: HOSTNAME, which is another name in an
@@ -441,7 +441,7 @@ class KubernetesEnvironment:
 
 @dataclass(frozen=True)
 class BatchEnvironment:
-    """The variables of a job of AWS Batch. Without AWS_BATCH_JOB_ID there is none.
+    """The variables of a job of AWS Batch. No AWS_BATCH_JOB_ID: no such job.
 
     AWS_BATCH_JOB_ID, AWS_BATCH_JQ_NAME   id of the job, and the name of its queue
     AWS_BATCH_JOB_ARRAY_INDEX             index in an array of jobs

@@ -1,4 +1,4 @@
-"""An API server of Kubernetes over TLS that holds what it is sent against Kubernetes' own schemas, and fails on request.
+"""An API server of Kubernetes over TLS that checks what it is sent by Kubernetes' own schemas, and fails on request.
 
 The schemas are those of the package kubernetes-validate, where it is installed. A real server is asked in
 tests/journeys/test_kubernetes.py.
@@ -102,13 +102,13 @@ def serving(folder: Path) -> Iterator[FakeServer]:
 
 def _handler(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the name that http.server looks for
+        def do_GET(self) -> None:
             self._answer("GET", lambda body: fake.objects[self.path])
 
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             self._answer("POST", self._create)
 
-        def do_PATCH(self) -> None:  # noqa: N802
+        def do_PATCH(self) -> None:
             self._answer("PATCH", self._patch)
 
         def _create(self, body: Any) -> Any:

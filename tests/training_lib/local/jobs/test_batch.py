@@ -77,7 +77,9 @@ def submitted(batch: Any) -> str:
         computeResources={"type": "FARGATE", "maxvCpus": 1, "subnets": [subnet], "securityGroupIds": [group]},
     )["computeEnvironmentArn"]
     order = [{"order": 1, "computeEnvironment": environment}]
-    queue = batch.create_job_queue(jobQueueName="gpus", priority=1, state="ENABLED", computeEnvironmentOrder=order)["jobQueueArn"]
+    queue = batch.create_job_queue(jobQueueName="gpus", priority=1, state="ENABLED", computeEnvironmentOrder=order)[
+        "jobQueueArn"
+    ]
     definition = batch.register_job_definition(
         jobDefinitionName="digits",
         type="container",

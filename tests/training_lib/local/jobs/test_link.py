@@ -29,7 +29,7 @@ class Recorder:
     act: Callable[[], object] = nothing
     has_tasks: bool = False
     asked: list[str] = field(default_factory=list)
-    job: ClusterJob = ClusterJob("slurm", "12")
+    job: ClusterJob = field(default_factory=lambda: ClusterJob("slurm", "12"))
     settings: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     signals_every_process: bool = False

@@ -1,4 +1,4 @@
-"""A job of Slurm by commands that write down how they were called, and fail. A real Slurm: tests/journeys/test_slurm.py."""
+"""A job of Slurm by commands that record their calls, and fail. A real Slurm: tests/journeys/test_slurm.py."""
 
 from __future__ import annotations
 

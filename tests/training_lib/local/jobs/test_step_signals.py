@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 
 import pytest
@@ -11,6 +12,12 @@ from tests.patience import HANGS_SECONDS
 from trackside.local.jobs import step_signals
 from trackside.local.jobs.step_signals import StepSignals
 from trackside.local.process_table import living_processes
+
+
+def awaited(signals: StepSignals) -> None:
+    """Wait until its process is ready, which it says by a first byte."""
+    assert signals._process is not None
+    assert select.select([signals._process.stdout], [], [], HANGS_SECONDS)[0]
 
 
 def below_us() -> list[int]:
@@ -22,7 +29,7 @@ def test_a_signal_to_all_is_told_from_one_to_us(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(step_signals, "ARRIVES_SECONDS", 0.2)
     signals = StepSignals()
     try:
-        assert signals.wait(HANGS_SECONDS)
+        awaited(signals)
         (pid,) = below_us()
         assert not signals.reached_all(signal.SIGUSR1)
         monkeypatch.setattr(step_signals, "ARRIVES_SECONDS", HANGS_SECONDS)
@@ -39,7 +46,7 @@ def test_a_signal_to_all_is_told_from_one_to_us(monkeypatch: pytest.MonkeyPatch)
 
 def test_one_that_died_reaches_nobody() -> None:
     signals = StepSignals()
-    assert signals.wait(HANGS_SECONDS)
+    awaited(signals)
     (pid,) = below_us()
     os.kill(pid, signal.SIGKILL)
     assert not signals.reached_all(signal.SIGTERM)

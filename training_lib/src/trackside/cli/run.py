@@ -95,7 +95,7 @@ def _checked_interval(_ctx: click.Context, _parameter: click.Parameter, value: i
 
 
 class RunCommand(ConfiguredCommand):
-    """`trackside run`, whose defaults in a pod of Kubernetes are also the pod's annotations."""
+    """`trackside run`. In a pod of Kubernetes the pod's annotations are defaults of its options."""
 
     def variables(self, ctx: click.Context) -> dict[str, str]:
         """Return the environment; a setting that it lacks is that of the annotation `trackside/<setting>`."""

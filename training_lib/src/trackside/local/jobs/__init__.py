@@ -1,1 +1,1 @@
-"""The job of a scheduler that a run is part of: recognised, told of verdicts, and ended where that is permitted."""
+"""The job of a scheduler that a run is part of: its recognition, verdicts in it, and its end."""

@@ -42,7 +42,7 @@ class JobLink:
             self._request(lambda: scheduler.report(verdict, self._run))
 
     def end_training(self) -> None:
-        """Send SIGTERM to what the scheduler started. `is_sigterm_due` says if the caller has to send its own."""
+        """Send SIGTERM to what the scheduler started. Ask `is_sigterm_due` if the caller has to send its own."""
         self._signal("TERM", at_failure=self._sigterm_is_due.set)
 
     def is_sigterm_due(self) -> bool:

@@ -24,8 +24,7 @@ SUSPENDED_BY: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("trainer.kubeflow.org", "TrainJob"): _SUSPENDED,
     **{("kubeflow.org", kind): _SUSPENDED_BY_POLICY for kind in _KUBEFLOW},
 }
-"""The patch that suspends a job, by its API group and kind."""
-NEVER_THE_TRAINING = frozenset({("batch", "CronJob")})  # it makes further jobs, which nobody asked to stop
+"""The patch that suspends a job, by its API group and kind. No CronJob: nobody asked to stop its further jobs."""
 
 
 @dataclass(frozen=True)

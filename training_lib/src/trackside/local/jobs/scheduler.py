@@ -1,4 +1,4 @@
-"""What a scheduler of jobs can do for a run: Slurm, Kubernetes and AWS Batch, one file each."""
+"""The schedulers of jobs that a run may be part of: Slurm, Kubernetes and AWS Batch, one file each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_TEXT = 1000  # characters of a comment, a message of an event, or a reason
 
 
 class JobLeave(str, Enum):
-    """What Trackside may do with the job that a run is part of. Without leave the job is only recorded."""
+    """The permitted effects on the job that a run is part of. Without leave the job is only recorded."""
 
     NONE = "none"
     REPORT = "report"  # write verdicts where people look at the job

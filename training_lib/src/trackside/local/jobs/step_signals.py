@@ -1,4 +1,4 @@
-"""Whether a signal went to every process of a Slurm step, the training included, or to `trackside run` alone.
+"""The distinction of a signal to each process of a Slurm step, the training included, from one to `trackside run`.
 
 Slurm signals each process of a step at its time limit, before preemption and for `--signal`; `kill` in a batch script
 signals one. What the training has received must not be passed on to it: its handler would run twice, the second within
@@ -58,11 +58,6 @@ class StepSignals:
         is_for_all = number in self._received
         self._received.discard(number)
         return is_for_all
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until the process is ready, at most so long. Return False if it is not. For tests."""
-        output = self._process.stdout if self._process else None
-        return output is not None and bool(select.select([output], [], [], seconds)[0])
 
     def close(self) -> None:
         """End the process."""
