@@ -74,6 +74,16 @@ def test_nothing_is_asked_for_without_leave(tmp_path: Path, leave: JobLeave, ask
     assert scheduler.asked == asked
 
 
+def test_after_a_stop_its_reason_is_the_last_thing_shown(tmp_path: Path) -> None:
+    scheduler = Recorder()
+    link = JobLink(scheduler, JobLeave.STOP, tmp_path)
+    link.report(issue("exploding-tensor"))
+    link.withhold("it exploded")
+    link.report(issue("dead-relu"))
+    link.finish(was_stopped=True)
+    assert scheduler.asked == ["report exploding-tensor", "withhold"]
+
+
 def test_without_a_job_the_sigterm_is_our_own(tmp_path: Path) -> None:
     link = JobLink(None, JobLeave.STOP, tmp_path)
     link.end_training()

@@ -34,7 +34,7 @@ from trackside.evaluation.results.run_learning import read_learning
 from trackside.local.evaluator_process import EVALUATOR, EvaluatorProcess, EvaluatorState
 from trackside.local.first_facts import FirstFacts
 from trackside.local.jobs.link import JobLink
-from trackside.local.jobs.scheduler import JobLeave, Scheduler
+from trackside.local.jobs.scheduler import JobLeave, Scheduler, sentence_of
 from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.profile_request import request_profile
 from trackside.local.rescue_watch import RescueWatch
@@ -519,7 +519,8 @@ class _Watch:
             self._stop_for_good(f"Stopping the training, as requested: {safe(reason)}.")
 
     def _stop_for_good(self, why: str) -> None:
-        self.was_stopped, self._why_stopped = True, why.partition(": ")[2] or why
+        self.was_stopped = True
+        self._why_stopped = sentence_of(self.stopped_for) if self.stopped_for else why.partition(": ")[2]
         # Known at once: a job that is killed in its grace, and started again, must not train on.
         self.guarded(lambda: write_record(self._run.folder, replace(self._record, stopped_by_trackside=True)))
         self._stop(why)

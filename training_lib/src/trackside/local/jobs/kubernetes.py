@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from time import time
+from time import sleep, time
 from typing import Any
 from urllib.parse import quote
 
@@ -159,7 +159,7 @@ class PodJob:
         return datetime.fromtimestamp(self.now(), tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def kubernetes_pod(environ: Mapping[str, str], *, sleep: Callable[[float], object] | None = None) -> PodJob | None:
+def kubernetes_pod(environ: Mapping[str, str], *, sleep: Callable[[float], object] = sleep) -> PodJob | None:
     """Return the pod that a process runs in; None outside a pod, and for a pod without a service account.
 
     Args:
@@ -174,7 +174,7 @@ def kubernetes_pod(environ: Mapping[str, str], *, sleep: Callable[[float], objec
     except (OSError, ValueError):
         return None
     host = f"[{env.host}]" if ":" in env.host else env.host
-    api = ClusterApi(f"https://{host}:{env.port}", env.service_account, **({"sleep": sleep} if sleep else {}))
+    api = ClusterApi(f"https://{host}:{env.port}", env.service_account, sleep)
     return _seen(PodJob(api, namespace, env.pod, None))
 
 

@@ -34,11 +34,12 @@ class JobLink:
         self._problems: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._sigterm_is_due = threading.Event()
+        self._is_stopped = False
         self._signals = StepSignals() if scheduler is not None and scheduler.signals_every_process else None
 
     def report(self, verdict: Verdict) -> None:
-        """Show a verdict in the job, if that is permitted."""
-        if (scheduler := self._scheduler) is not None and self._leave.reports:
+        """Show a verdict in the job, if that is permitted. After a stop its reason stays to be read."""
+        if (scheduler := self._scheduler) is not None and self._leave.reports and not self._is_stopped:
             self._request(lambda: scheduler.report(verdict, self._run))
 
     def end_training(self) -> None:
@@ -61,6 +62,7 @@ class JobLink:
         Args:
             reason: A clause for the owner of the job.
         """
+        self._is_stopped = True
         if (scheduler := self._scheduler) is not None and self._leave is JobLeave.STOP:
             self._request(lambda: scheduler.withhold(reason))
 
