@@ -12,8 +12,9 @@ import yaml
 from tests.training_lib.local.jobs.kubernetes_fake import FakeServer, check, serving
 from tests.training_lib.local.verdicts import issue
 from trackside.local.jobs.kubernetes import PodJob, kubernetes_pod
+from trackside.local.jobs.own_job import scheduler_of
 from trackside.local.jobs.owners import SUSPENDED_BY
-from trackside.local.jobs.scheduler import JobError, scheduler_of
+from trackside.local.jobs.scheduler import JobError
 
 POD = "/api/v1/namespaces/team/pods/digits-0"
 JOB = "/apis/batch/v1/namespaces/team/jobs/digits"

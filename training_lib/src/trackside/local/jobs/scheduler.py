@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -10,8 +9,6 @@ from typing import Protocol
 
 from trackside.contracts.run.cluster_job import ClusterJob
 from trackside.contracts.verdict import Verdict
-
-_logger = logging.getLogger(__name__)
 
 MOST_TEXT = 1000  # characters of a comment, a message of an event, or a reason
 
@@ -78,25 +75,6 @@ class Scheduler(Protocol):
         Returns:
             False if the scheduler started none of them. Errors: `JobError`.
         """
-
-
-def scheduler_of(environ: Mapping[str, str]) -> Scheduler | None:
-    """Return the scheduler of the job that a process belongs to; None for none. Never fails.
-
-    A job of AWS Batch on EKS is one of AWS Batch, which would start its pod anew.
-
-    Args:
-        environ: The variables of the process.
-    """
-    from trackside.local.jobs.batch import batch_job
-    from trackside.local.jobs.kubernetes import kubernetes_pod
-    from trackside.local.jobs.slurm import slurm_job
-
-    try:
-        return slurm_job(environ) or batch_job(environ) or kubernetes_pod(environ)
-    except Exception as error:  # an answer of no known form must keep no training from starting
-        _logger.warning("The job of this process is not recognised", exc_info=error)
-        return None
 
 
 def sentence_of(verdict: Verdict) -> str:
