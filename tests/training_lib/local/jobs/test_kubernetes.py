@@ -242,9 +242,26 @@ def test_a_server_that_is_not_there_is_a_problem(server: FakeServer) -> None:
     assert "does not answer" in found.problem
 
 
-def test_an_answer_of_another_form_keeps_no_training_from_starting(server: FakeServer) -> None:
-    server.objects[POD] = {"metadata": {"ownerReferences": [{"controller": True}]}}
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param({"metadata": {"ownerReferences": [{"controller": True}]}}, id="owner-without-a-name"),
+        pytest.param({"metadata": ["digits-0"]}, id="no-object"),
+        pytest.param({"status": {"containerStatuses": [{"restartCount": "often"}]}}, id="no-number"),
+        pytest.param({"metadata": {"annotations": ["trackside/on-issue"]}}, id="no-annotations"),
+    ],
+)
+def test_an_answer_of_another_form_keeps_no_training_from_starting(server: FakeServer, answer: dict[str, Any]) -> None:
+    server.objects[POD] = answer
     assert scheduler_of(server.environ) is None
+
+
+def test_in_a_pod_the_scheduler_is_kubernetes_and_elsewhere_there_is_none(server: FakeServer) -> None:
+    server.add(POD, pod([]))
+    found = scheduler_of(server.environ)
+    assert found is not None
+    assert found.job.id == "team/Pod/digits-0"
+    assert scheduler_of({}) is None
 
 
 def test_the_examples_are_what_kubernetes_takes() -> None:

@@ -17,6 +17,7 @@ from trackside.local.process_table import living_processes
 def awaited(signals: StepSignals) -> None:
     """Wait until its process is ready, which it says by a first byte."""
     assert signals._process is not None
+    assert signals._process.stdout is not None
     assert select.select([signals._process.stdout], [], [], HANGS_SECONDS)[0]
 
 

@@ -22,7 +22,8 @@ def scheduler_of(environ: Mapping[str, str]) -> Scheduler | None:
         environ: The variables of the process.
     """
     try:
-        return slurm_job(environ) or batch_job(environ) or _pod(environ)
+        found = slurm_job(environ) or batch_job(environ) or _pod(environ)
+        return found if found is not None and found.job and found.settings is not None else None  # both can be read
     except Exception as error:  # an answer of no known form must keep no training from starting
         _logger.warning("The job of this process is not recognised", exc_info=error)
         return None
