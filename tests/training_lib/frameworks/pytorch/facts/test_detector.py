@@ -11,7 +11,7 @@ from torch import nn
 from trackside.capture.ground.guard import Guard
 from trackside.contracts.observations import DECLARED, PROBABILITY, ROUNDS_BEFORE, SEES_AHEAD, SEQUENCE
 from trackside.frameworks.pytorch.facts import detector, detectors
-from trackside.frameworks.pytorch.facts.detector import EVENTS, Detectors, Watch
+from trackside.frameworks.pytorch.facts.detector import EVENTS, Detectors, Hearers, Watch
 from trackside.frameworks.shared.detectors import Detector, detectors_in
 
 OF_TREES = {ROUNDS_BEFORE}
@@ -29,7 +29,7 @@ def test_each_observation_has_one_detector() -> None:
 def test_a_class_hears_only_events(found: Detector) -> None:
     assert len({each.about for each in found.observations}) == 1
     methods = {name for name in vars(found.detects) if not name.startswith("_")}
-    assert methods <= {*EVENTS, "of"}
+    assert methods <= {*EVENTS, "of", "hears"}
 
 
 def test_what_is_as_by_default_is_left_out() -> None:
@@ -41,9 +41,33 @@ def test_what_is_as_by_default_is_left_out() -> None:
 
 def test_a_detector_hears_calls() -> None:
     seen, layer = Detectors(Watch(), Guard()), nn.LSTM(3, 4)
-    for called in seen.called:
+    for called in seen.called[nn.LSTM]:
         called(layer, (torch.zeros(5, 2, 3),), {})
     assert seen.seen_of("modules", layer) == {SEQUENCE: (5, 2)}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "count"),
+    [
+        pytest.param((nn.RNNBase,), 1, id="of-a-class-above"),
+        pytest.param((nn.LSTM, nn.Linear), 1, id="of-several"),
+        pytest.param((nn.Module,), 1, id="of-all"),
+        pytest.param((nn.Linear,), 0, id="of-another"),
+        pytest.param((nn.LSTMCell,), 0, id="of-a-class-beside"),
+        pytest.param((), 0, id="of-none"),
+    ],
+)
+def test_a_module_is_heard_by_its_class(kinds: tuple[type[nn.Module], ...], count: int) -> None:
+    hearers = Hearers([(kinds, print)])
+    assert hearers[nn.LSTM] == (print,) * count
+    assert nn.LSTM in hearers
+
+
+def test_classes_beyond_a_bound_are_forgotten() -> None:
+    hearers = Hearers([((nn.Module,), print)])
+    for number in range(2500):
+        assert hearers[type(f"Layer{number}", (nn.Module,), {})] == (print,)
+    assert len(hearers) <= 1000
 
 
 class Failing:
@@ -67,7 +91,7 @@ def test_a_failing_detector_costs_its_own_observation_alone(
     monkeypatch.setattr(detector, "detectors_in", lambda _: (Detector((SEES_AHEAD,), Failing), kept))
     seen, layer = Detectors(Watch(), Guard()), nn.LSTM(3, 4)
     for _ in range(2):
-        for called in seen.called:
+        for called in seen.called[nn.LSTM]:
             called(layer, (torch.zeros(5, 2, 3),), {})
         assert seen.seen_of("modules", layer) == {SEQUENCE: (5, 2)}
     assert [record.getMessage() for record in caplog.records] == [

@@ -120,7 +120,8 @@ class InScript(NamedTuple):
 class Events(Protocol):
     """The events that a detector may hear. A class has a method for each that it needs, and `of`.
 
-    All are called on the training's thread. An error ends the detector, and nothing else.
+    `hears`, classes of modules, says whose calls and returns it hears; all, where it has none. All are called on the
+    training's thread. An error ends the detector, and nothing else.
     """
 
     def install(self) -> Undo:
@@ -157,7 +158,30 @@ class Events(Protocol):
         """Return a value that differs once the facts are to be gathered. Values about optimizers and programs are."""
 
 
+Kinds = tuple[type[nn.Module], ...]
+
+
+class Hearers(dict[type, tuple[Callable[..., None], ...]]):
+    """By the class of a module, the functions that its calls are told to.
+
+    Args:
+        functions: Each with the classes of modules that it hears.
+    """
+
+    def __init__(self, functions: Sequence[tuple[Kinds, Callable[..., None]]]) -> None:
+        super().__init__()
+        self._functions = functions
+
+    def __missing__(self, kind: type) -> tuple[Callable[..., None], ...]:
+        """Return those of a class that was not met yet."""
+        if len(self) >= _MOST_KINDS:  # a library may make a class for each module
+            self.clear()
+        found = self[kind] = tuple([function for kinds, function in self._functions if issubclass(kind, kinds)])
+        return found
+
+
 EVENTS = tuple(name for name in vars(Events) if not name.startswith("_"))
+_MOST_KINDS = 1000  # of modules that are remembered
 _ANSWERS = ("install", "step_hooks", "changes")  # events whose result counts
 
 
@@ -173,6 +197,7 @@ class Detectors:
         self.watch, self._guard = watch, guard
         self._seeing: dict[Section, list[tuple[Detector, Callable[[Any], Any]]]] = {}
         methods: dict[str, list[Callable[..., Any]]] = {event: [] for event in EVENTS}
+        heard: dict[str, list[tuple[Kinds, Callable[..., None]]]] = {"called": [], "returned": []}
         for detector in detectors_in(detectors):
             first, of = detector.observations[0], detector.detects
             if isinstance(of, type):
@@ -182,12 +207,13 @@ class Detectors:
                 for event in EVENTS:
                     if (method := getattr(watching, event, None)) is not None:
                         methods[event].append(method if event in _ANSWERS else fuse.protect(method))
+                        if event in heard:
+                            heard[event].append((getattr(watching, "hears", (nn.Module,)), methods[event][-1]))
             self._seeing.setdefault(first.about, []).append((detector, of))
         self._install, self._step_hooks, self._changes = (tuple(methods[event]) for event in _ANSWERS)
         self.rest_ended = _each(methods["rest_ended"])
-        self.outermost_called, self.called, self.returned = (
-            tuple(methods[event]) for event in ("outermost_called", "called", "returned")
-        )
+        self.outermost_called = tuple(methods["outermost_called"])
+        self.called, self.returned = Hearers(heard["called"]), Hearers(heard["returned"])
         self.pass_met = _each(methods["pass_met"])
         self.before_step, self.after_step = _each(methods["before_step"]), _each(methods["after_step"])
         self.look_begins = _each(methods["look_begins"])

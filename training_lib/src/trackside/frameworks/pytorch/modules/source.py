@@ -14,7 +14,7 @@ the first optimizer's construction until its first step the calls are watched to
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -159,8 +159,8 @@ class CallDetectors(Protocol):
     """Detectors that hear calls while they are observed, by event. None of their functions raises."""
 
     outermost_called: tuple[Callable[..., None], ...]
-    called: tuple[Callable[..., None], ...]
-    returned: tuple[Callable[..., None], ...]
+    called: Mapping[type, tuple[Callable[..., None], ...]]  # by the class of the module
+    returned: Mapping[type, tuple[Callable[..., None], ...]]
 
 
 class ModuleSource:
@@ -257,7 +257,7 @@ class ModuleSource:
             return
         if is_loss_like(module) and not self._is_outside:
             self._watcher.loss_called(module, args, kwargs)
-        for see in self._called:
+        for see in self._called[type(module)]:
             see(module, args, kwargs)
         kinds = self._engine.due.kinds
         if "inputs" in kinds or not kinds.isdisjoint(INPUT_COLLECTIONS):
@@ -277,7 +277,7 @@ class ModuleSource:
         if self._is_ignored:
             self._is_ignored = not is_model
             return
-        for see in self._returned:
+        for see in self._returned[type(module)]:
             see(module, output)
         kinds = self._engine.due.kinds
         if "outputs" in kinds or "activation_gradients" in kinds or not kinds.isdisjoint(OUTPUT_COLLECTIONS):

@@ -21,15 +21,16 @@ _ARGUMENTS = ("query", "key", "value", "key_padding_mask", "need_weights", "attn
 class SeesAhead:
     """Recurrent layers that read a sequence backwards too, convolutions, and attention that reads all of its input."""
 
+    hears = (nn.MultiheadAttention,)
+
     def __init__(self, watch: Watch) -> None:
         self._unmasked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Note attention over its own input without a mask: each place of the input sees all of it."""
-        if isinstance(module, nn.MultiheadAttention):
-            arguments = {**dict(zip(_ARGUMENTS, args, strict=False)), **kwargs}
-            if arguments.get("query") is arguments.get("key") and arguments.get("attn_mask") is None:
-                self._unmasked.add(module)
+        arguments = {**dict(zip(_ARGUMENTS, args, strict=False)), **kwargs}
+        if arguments.get("query") is arguments.get("key") and arguments.get("attn_mask") is None:
+            self._unmasked.add(module)
 
     def of(self, module: nn.Module) -> bool:
         """Return True if a module sees later positions."""

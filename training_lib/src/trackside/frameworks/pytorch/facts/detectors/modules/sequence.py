@@ -17,12 +17,14 @@ from trackside.frameworks.shared.detectors import watches
 class Sequences:
     """The first input of each layer of torch.nn with time along the first axis."""
 
+    hears = (nn.RNNBase, nn.MultiheadAttention)
+
     def __init__(self, watch: Watch) -> None:
         self._found: weakref.WeakKeyDictionary[nn.Module, tuple[int, int]] = weakref.WeakKeyDictionary()
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Note the input of such a layer."""
-        if not isinstance(module, (nn.RNNBase, nn.MultiheadAttention)) or module.batch_first:
+        if module.batch_first:
             return
         values = args[0] if args else kwargs.get("input", kwargs.get("query"))
         if isinstance(values, torch.Tensor) and values.dim() == 3:
