@@ -84,6 +84,31 @@ def test_the_same_views_are_told_from_different_ones(make: Callable[[], nn.Modul
     assert views(model, compare, distinct) == 0
 
 
+def triplet(anchor: torch.Tensor, alike: torch.Tensor, unlike: torch.Tensor) -> torch.Tensor:
+    return nn.TripletMarginLoss()(anchor, alike, unlike)
+
+
+def with_labels(anchor: torch.Tensor, alike: torch.Tensor, again: torch.Tensor) -> torch.Tensor:
+    """Views that are compared, and a further pass of the first for its labels."""
+    return product(anchor, alike) + functional.cross_entropy(again, torch.arange(len(again)) % 5)
+
+
+@pytest.mark.parametrize(
+    ("compare", "second", "third", "wanted"),
+    [
+        pytest.param(triplet, same, distinct, 1.0, id="like an anchor is the anchor"),
+        pytest.param(triplet, distinct, same, 1.0, id="unlike an anchor is the anchor"),
+        pytest.param(triplet, distinct, distinct, 0.0, id="three passes that differ"),
+        pytest.param(with_labels, distinct, same, 0.0, id="an anchor that is passed twice for two terms"),
+        pytest.param(with_labels, same, distinct, 1.0, id="the same views beside another term"),
+    ],
+)
+def test_of_three_passes_those_count_that_meet(compare: Any, second: Any, third: Any, wanted: float) -> None:
+    torch.manual_seed(0)
+    model, x = dense(), torch.randn(ROWS, WIDTH)
+    assert float(same_views(compare(model(x), model(second(x)), model(third(x))).grad_fn)) == wanted
+
+
 def test_passes_that_drop_other_units_differ() -> None:
     assert views(dense(rate=0.5), info_nce, same) == 0
 

@@ -1,14 +1,15 @@
-"""The two views of contrastive learning: two passes of one model that a loss compares, and that may be the same.
+"""The views of contrastive learning: two or three passes of one model that a loss compares, and that may be the same.
 
-Linear layers and convolutions keep their inputs for the backward pass. Where each weight of a model was used twice in
-one graph, first on data, and the outputs of the two passes meet in a matrix product, a concatenation, a difference or a
-squared error, the kept inputs of both passes are compared. Passes that differ by dropout, by another graph of
-neighbours or by weights are not the same from some layer on.
+Linear layers and convolutions keep their inputs for the backward pass. Where each weight of a model was used two or
+three times in one graph, first on data, and the outputs of two passes meet in a matrix product, a concatenation, a
+difference or a squared error, the kept inputs of both passes are compared. Passes that differ by dropout, by another
+graph of neighbours or by weights are not the same from some layer on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from trackside.frameworks.pytorch.losses.attention import kept
 
 MOST_NODES = 4000  # of a graph; a larger one is not looked at
 FEWEST_LAYERS, MOST_COMPARED = 2, 32
-_PASSES = 2
+_PASSES = {2, 3}  # a pair, or an anchor with one like it and one unlike it
 _ROWS = 16  # of each input that are compared
 _LONGEST_WALK = 4
 _LAYERS = {  # kind -> places of the input and of the weight among its inputs, and the name of the kept input
@@ -32,7 +33,7 @@ _OF_BATCHES = 2  # numbers of dimensions from which a difference is one of outpu
 
 
 def same_views(end: Any) -> torch.Tensor | None:
-    """Return 1 if the two passes that a loss compares are the same, 0 if they differ, as a tensor without dimensions.
+    """Return 1 if two passes that a loss compares are the same, 0 if all differ, as a tensor without dimensions.
 
     None if the loss compares no two passes of one model, or nothing is kept of them.
 
@@ -42,17 +43,21 @@ def same_views(end: Any) -> torch.Tensor | None:
     Errors: `RuntimeError` if the script has written over what the graph keeps.
     """
     nodes = _nodes(end)
-    pairs = _pairs(nodes)
-    of_data = next((pair for pair in pairs if all(map(_is_of_data, pair))), None)
-    if of_data is None or len(pairs) < FEWEST_LAYERS or not _meet(nodes, of_data):
+    uses = _uses(nodes)
+    of_data = next((each for each in uses if all(map(_is_of_data, each))), ())
+    uses = [each for each in uses if len(each) == len(of_data)]
+    met = [(i, j) for i, j in combinations(range(len(of_data)), 2) if _meet(nodes, (of_data[i], of_data[j]))]
+    if len(uses) < FEWEST_LAYERS or not met:
         return None
-    pairs = [*pairs[: MOST_COMPARED - 1], of_data]  # the last layers: what differs before them differs there
-    inputs = [(kept(one, _LAYERS[one.name()][2]), kept(two, _LAYERS[two.name()][2])) for one, two in pairs]
+    uses = [*uses[: MOST_COMPARED - 1], of_data]  # the last layers: what differs before them differs there
+    inputs = [[found for node in each if (found := kept(node, _LAYERS[node.name()][2])) is not None] for each in uses]
+    if any(len(each) < len(of_data) for each in inputs):
+        return None
     with torch.no_grad():
-        equal = [_are_equal(one, two) for one, two in inputs if one is not None and two is not None]
-    if len(equal) < len(pairs) or len({each.device for each in equal}) > 1:
+        equal = [[_are_equal(each[i], each[j]) for each in inputs] for i, j in met]
+    if len({one.device for each in equal for one in each}) > 1:
         return None
-    return torch.stack(equal).all().float()
+    return torch.stack([torch.stack(each).all() for each in equal]).any().float()
 
 
 def _nodes(end: Any) -> list[Any]:
@@ -74,13 +79,13 @@ def _nodes(end: Any) -> list[Any]:
     return order[::-1]
 
 
-def _pairs(nodes: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return the two uses of each weight of a layer that was used twice."""
+def _uses(nodes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return the uses of each weight of a layer that was used as often as a view is, pass by pass."""
     uses: dict[Any, list[Any]] = {}
     for node in nodes:
         if node.name() in _LAYERS and (weight := _weight(node)) is not None:
             uses.setdefault(weight, []).append(node)
-    return [(of_weight[0], of_weight[1]) for of_weight in uses.values() if len(of_weight) == _PASSES]
+    return [tuple(of_weight) for of_weight in uses.values() if len(of_weight) in _PASSES]
 
 
 def _weight(node: Any) -> Any:
