@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from trackside.choosing.rules_file import RulesFile
     from trackside.integrations.notification import Receiver
     from trackside.integrations.open_telemetry import TelemetryObserver
-    from trackside.local.run import Observer
     from trackside.local.jobs.scheduler import JobLeave, Scheduler
+    from trackside.local.run import Observer
     from trackside.local.unfinished_run import RunPlace
 
 ON_ISSUE = {
