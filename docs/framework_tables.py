@@ -291,6 +291,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "held-out-inputs": (OF_NETWORKS, _OF_BATCHES),
     "inverted-mask": (OF_NETWORKS, "masks are not read"),
     "drifting-data": (OF_NETWORKS, "data sets are not read"),
+    "another-model": (OF_NETWORKS, "models are not followed"),
     "wrong-axis": (OF_NETWORKS, "the graph of a loss is not read"),
 }
 EXCEPTIONS: Mapping[tuple[str, str], str] = {

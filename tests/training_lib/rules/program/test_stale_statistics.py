@@ -11,6 +11,7 @@ from trackside.contracts.observations import (
     STALE_COPY_LINE,
     STALE_STATE,
     STILL_COPY_EVALUATIONS,
+    STILL_TARGET_STEPS,
 )
 from trackside.rules.program.stale_statistics import StaleStatistics
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -32,6 +33,10 @@ def still(evaluations: int) -> ModelFacts:
     return ModelFacts(program=ProgramFacts(observed={STILL_COPY_EVALUATIONS: evaluations}))
 
 
+def target(steps: int) -> ModelFacts:
+    return ModelFacts(program=ProgramFacts(observed={STILL_TARGET_STEPS: steps}))
+
+
 SPECTRAL = layer("spectral norm", name="fc")
 PARAMETRIZED = layer("spectral norm", name="fc.parametrizations.weight.0")
 CASES = [
@@ -51,6 +56,9 @@ CASES = [
     ),
     RuleCase("an average that nothing updates", recorded=LOSS, facts=still(3), fires=("copy of the model",)),
     RuleCase("a copy that was evaluated twice", recorded=LOSS, facts=still(2)),
+    RuleCase("a target in 20,000 steps", recorded=LOSS, facts=target(20_000), fires=("target network",)),
+    RuleCase("a target in a run that goes on", recorded=LOSS, facts=target(5000), step=10),
+    RuleCase("a target in a run that has ended", recorded=LOSS, facts=target(200), fires=("target network",)),
     RuleCase("no average that is stale", recorded=LOSS, facts=ModelFacts(program=ProgramFacts())),
     RuleCase("nothing stale", recorded=LOSS, facts=layer("")),
     RuleCase("in training mode again", recorded=LOSS, facts=layer("running statistics", is_training=True)),

@@ -93,6 +93,7 @@ class Cause(str, Enum):
     WRONG_AXIS = "wrong-axis"
     OWN_STATISTICS = "own-statistics"
     INVERTED_MASK = "inverted-mask"
+    ANOTHER_MODEL = "another-model"
 
 
 @dataclass(frozen=True)
@@ -296,8 +297,12 @@ EXPLANATIONS = {
         "Call these layers within `with torch.autocast(...)`.",
     ),
     Cause.STALE_COPY: Explanation(
-        "an average of the weights is used that nothing updates, or without the running statistics of its batch norms",
-        "Update weights and buffers after each step, as AveragedModel does, or call update_bn before it is used.",
+        "a copy of the weights is used that nothing updates, or without the running statistics of its batch norms",
+        "Update weights and buffers of an average after each step, and of a target network every so many steps.",
+    ),
+    Cause.ANOTHER_MODEL: Explanation(
+        "another model is used than the one that is trained",
+        "Make the model once, before the loop, and evaluate this one.",
     ),
     Cause.DROPOUT_TOO_STRONG: Explanation(
         "dropout drops so many values that little is left to learn from",

@@ -243,6 +243,13 @@ SEQUENCE = Observation[tuple[int, ...]](
     "modules",
     int,
 )
+ROWS_BY_PLACE = Observation(
+    "rows_by_place",
+    0,
+    "number of rows of a batch to which a vector was added before it, another one for each place in the batch and the "
+    "same at all places of a row, at three calls with other rows; 0 for none",
+    "modules",
+)
 OWN_TRAIN_UNUSED = Observation(
     "own_train_unused", False, "its class has a `train` of its own, which nothing has called with True", "modules"
 )
@@ -367,6 +374,28 @@ STILL_COPY_EVALUATIONS = Observation(
     "program",
 )
 STILL_COPY_LINE = Observation("still_copy_line", "", "line of the newest such call", "program")
+UNTRAINED_EVALUATIONS = Observation(
+    "untrained_evaluations",
+    0,
+    "number of evaluations of a model of the trained one's class that nothing has trained, while the trained model is "
+    "never evaluated; counted to 3",
+    "program",
+)
+UNTRAINED_LINE = Observation("untrained_line", "", "line of the newest such call", "program")
+MODEL_ANEW_EVERY = Observation(
+    "model_anew_every",
+    0,
+    "steps of the life of a model, where at least three in a row were made anew, by an optimizer with the same "
+    "settings, for one pass over the same data each, and are gone; 0 for others",
+    "program",
+)
+STILL_TARGET_STEPS = Observation(
+    "still_target_steps",
+    0,
+    "training steps in which a copy of the model that targets are computed with, of other inputs than the model's own, "
+    "has never changed: the largest of 200, 1000, 5000 and 20000 that are reached; 0 without one",
+    "program",
+)
 SHARED_RANDOMNESS = Observation(
     "shared_randomness",
     "",

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModuleFacts
-from trackside.contracts.observations import MIXES_SAMPLES, SEQUENCE
+from trackside.contracts.observations import MIXES_SAMPLES, ROWS_BY_PLACE, SEQUENCE
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import Rule
 from trackside.trial.window import Window
 
 _SOFTMAX, _SEQUENCE = "samples of a batch under one softmax", "samples of a batch that are read as one sequence"
+_PLACES = "samples of a batch with a vector added by their place in it"
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,16 @@ class MixedSamples(Rule):
         be; given one sample alone, it says nothing useful.
 
     How it decides:
-        With the hook's facts about the losses, and about the first input of each recurrent layer and of attention:
+        With the hook's facts about the losses, and about the inputs of modules:
 
         1. A softmax: the class probabilities that `NLLLoss` was given come from a softmax along the first axis, over
            the n samples of a batch. A square of scores is left out: pairs in a batch may well be scored both ways.
         2. A sequence: a layer of `torch.nn` without `batch_first` was given n x k vectors, which it reads as k
            sequences of n steps, and the loss was given n predictions, with n unequal to k and no second axis of size k.
            So the n steps are the samples.
+        3. Positions: before a module, a vector was added to each of n rows, the same at all places of a sequence and
+           another for each row, at three calls with other rows. The rows are known to be the samples by `batch_first`,
+           or by the DataLoader's batches. A condition that a sample brings along goes with it to another row.
 
         One batch that holds a single sequence (k = 1) is silent, and so is a loss that the framework does not know, for
         the number of its predictions is unknown. Normalisation of batches mixes samples on purpose and is none of this.
@@ -64,6 +68,7 @@ class MixedSamples(Rule):
     shows_its_cause = True
     what_to_do = (
         "Give the axis: log_softmax(scores, dim=1), batch_first=True.",
+        "Take positions along the axis of the sequence: x + table[:, : x.size(1)] where the batch comes first.",
         "Compare the model's output for one sample alone with that for the same sample in a batch.",
     )
 
@@ -80,6 +85,9 @@ class MixedSamples(Rule):
             for module in facts.modules
             if any(reads_samples(module, loss) for loss in facts.losses)
         ]
+        places = [
+            (_PLACES, module.name, module.line, (rows,)) for module in facts.modules if (rows := ROWS_BY_PLACE.of(module))
+        ]
         return [
             Finding(
                 subject=name,
@@ -91,7 +99,7 @@ class MixedSamples(Rule):
                 threshold=1.0,
                 place=line,
             )
-            for measure, name, line, shape in (*softmaxes, *layers)
+            for measure, name, line, shape in (*softmaxes, *layers, *places)
         ]
 
     def lacks(self, window: Window) -> str:
@@ -105,6 +113,8 @@ class MixedSamples(Rule):
         lead = findings[0]
         if lead.measure == _SOFTMAX:
             return f"The softmax before {lead.subject} is taken over the {lead.observed:.0f} samples of a batch."
+        if lead.measure == _PLACES:
+            return f"Before {lead.subject} each sample gets a vector by its place among the {lead.observed:.0f} of a batch."
         return f"{lead.subject} reads the {lead.observed:.0f} samples of a batch as one sequence."
 
 

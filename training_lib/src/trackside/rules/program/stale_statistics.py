@@ -1,8 +1,8 @@
-"""stale-statistics: layers use statistics in eval mode that no training mode ever updated."""
+"""stale-statistics: layers use statistics, or a program a copy of the weights, that nothing ever updates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
@@ -13,6 +13,7 @@ from trackside.contracts.observations import (
     STALE_STATE,
     STILL_COPY_EVALUATIONS,
     STILL_COPY_LINE,
+    STILL_TARGET_STEPS,
 )
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import FirstOf, Suspect
@@ -23,6 +24,7 @@ from trackside.trial.window import Window
 
 _OF_COPY = "evaluations of a copy with running statistics as they began"
 _OF_STILL_COPY = "evaluations of a copy that has never changed"
+_OF_STILL_TARGET = "steps in which a target network has never changed"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,10 @@ class StaleStatistics(Rule):
         5. It fires where a copy of the model is evaluated three times, its parameters as at the first step, while the
            model itself trains and is never evaluated: an average that nothing updates. A copy that is called at each
            step is a teacher or a reference, and is left alone.
+        6. It fires where a copy that targets are computed with has not changed once in `target_steps` steps, or in a
+           run that has ended and had `target_steps_at_end` of them: a target network that nothing synchronises. A
+           target is called without gradients on other inputs than its model reads with them, as next states are. One
+           that reads the same is a reference, and a copy that was trained before is a teacher.
 
         Frozen layers with statistics of a checkpoint are silent, and layers in training mode. State on a device is not
         read.
@@ -80,24 +86,30 @@ class StaleStatistics(Rule):
     since = "0.1"
     likely_causes = (Cause.TRAIN_EVAL_MODE, Cause.STALE_COPY)
     suspects = (
-        FirstOf((Suspect(Cause.STALE_COPY, only=(_OF_COPY, _OF_STILL_COPY)),), (Suspect(Cause.TRAIN_EVAL_MODE),)),
+        FirstOf(
+            (Suspect(Cause.STALE_COPY, only=(_OF_COPY, _OF_STILL_COPY, _OF_STILL_TARGET)),),
+            (Suspect(Cause.TRAIN_EVAL_MODE),),
+        ),
     )
     shows_its_cause = True
     what_to_do = (
         "Call model.train() before training, so that the layers learn their statistics.",
         "If these layers are frozen on purpose, load a checkpoint with their statistics first.",
         "Update an average of the weights after each step, or evaluate the model itself.",
+        "Copy the weights into a target network every so many steps: target.load_state_dict(model.state_dict()).",
         "Copy the buffers of an average with its weights, or call torch.optim.swa_utils.update_bn before it is used.",
     )
 
     steps: int = parameter(20, "steps that the state must have been stale", minimum=1)
+    target_steps: int = parameter(20_000, "steps in which a target network must not have changed", minimum=1)
+    target_steps_at_end: int = parameter(200, "the same, in a run that has ended", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per layer with stale state."""
         facts = window.facts
         if facts is None:
             return []
-        found = list(_of_copies(window, facts))
+        found = [*_of_copies(window, facts), *self._of_targets(window, facts)]
         if window.watched_since(facts.from_step) < self.steps:
             return found
         return found + [
@@ -113,9 +125,20 @@ class StaleStatistics(Rule):
             for module in stale_modules(facts)
         ]
 
+    def _of_targets(self, window: Window, facts: ModelFacts) -> Iterator[Finding]:
+        steps, needed = STILL_TARGET_STEPS.of(facts.program), self.target_steps
+        if steps >= (min(needed, self.target_steps_at_end) if window.is_last else needed):
+            yield finding_of(window, "target network", _OF_STILL_TARGET, float(steps), above=0.0, since=0)
+
     def lacks(self, window: Window) -> str:
         """Return a clause if the hook recorded no facts about modules."""
         return "" if window.facts is not None else "what a hook of this version tells of the program (its modules)"
+
+    def sentence(self, findings: Sequence[Finding]) -> str:
+        """Return the message: what is never updated."""
+        if findings[0].measure == _OF_STILL_TARGET:
+            return "A target network is never updated: its weights are those that it began with."
+        return super().sentence(findings)
 
 
 def _of_copies(window: Window, facts: ModelFacts) -> Iterator[Finding]:

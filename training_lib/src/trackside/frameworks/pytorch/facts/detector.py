@@ -68,8 +68,8 @@ class Watch:
         names: The trained models.
         is_first_look: Returns True until facts were gathered once.
         clipping: Places where gradients were clipped, by kind and limit.
-        in_training_mode, random, copies, still: Evaluations in training mode, with a live dropout, of stale copies and
-            of copies that never change.
+        in_training_mode, random, copies, still, untrained: Evaluations in training mode, with a live dropout, of stale
+            copies, of copies that never change, and of models that nothing has trained.
         checkpoints: Compares what the script saves; None where that is not watched.
         set_to_train: The modules whose own `train` was called with True; None where that is not known from the start.
     """
@@ -85,6 +85,7 @@ class Watch:
     random: Counter | None = None
     copies: Copies | None = None
     still: Copies | None = None
+    untrained: Counter | None = None
     checkpoints: Contents | None = None
     set_to_train: weakref.WeakSet[nn.Module] | None = None
 

@@ -13,6 +13,7 @@ from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
 from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.modes.still_copies import StillCopies
+from trackside.frameworks.pytorch.modes.untrained_models import UntrainedModels
 from trackside.frameworks.pytorch.modes.validation import Validation
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modules.source import TrainedModules
@@ -27,6 +28,7 @@ class Evaluations:
         random: Counts evaluations with a live dropout.
         copies: Counts evaluations of copies with stale statistics.
         still: Counts evaluations of copies that never change.
+        untrained: Counts evaluations of models that nothing has trained.
 
     Args:
         session: The session that they add to.
@@ -47,6 +49,7 @@ class Evaluations:
         self._validation: Validation | None = None
         self.copies = StaleCopies()
         self.still = StillCopies()
+        self.untrained = UntrainedModels()
         self.in_training_mode = ValidationInTrainingMode(
             modules=modules,
             step=lambda: session.engine.mode_step(TRAIN),
@@ -91,6 +94,7 @@ class Evaluations:
             random=self.random,
             copies=self.copies,
             still=self.still,
+            untrained=self.untrained,
             copy_counted=self._counted,
             fuse=Fuse(self._session.guard, "watching evaluation"),
         )

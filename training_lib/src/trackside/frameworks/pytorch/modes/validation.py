@@ -38,6 +38,7 @@ from trackside.frameworks.pytorch.losses.inputs import LossInputSource
 from trackside.frameworks.pytorch.modes.random_evaluation import RandomEvaluation
 from trackside.frameworks.pytorch.modes.stale_copies import StaleCopies
 from trackside.frameworks.pytorch.modes.still_copies import StillCopies
+from trackside.frameworks.pytorch.modes.untrained_models import UntrainedModels
 from trackside.frameworks.pytorch.modes.validation_in_training_mode import ValidationInTrainingMode
 from trackside.frameworks.pytorch.modes.validation_losses import ValidationLosses
 from trackside.frameworks.pytorch.modules.source import TrainedModules, as_written
@@ -55,8 +56,8 @@ class Validation:
     - `protect` makes a function of ours harmless to the script
     - `modules` are the trained modules
     - `has_set_mode` is True if a step of the validation has set the engine's mode, which is put back when it ends
-    - `copies` counts evaluations of copies with stale statistics, `still` of those that never change;
-      `copy_counted()` is called after each that counts
+    - `copies` counts evaluations of copies with stale statistics, `still` of those that never change,
+      and `untrained` of models that nothing has trained; `copy_counted()` is called after each that counts
     - `was_set_to_train` is True if the script has called `train()` since the last step that was seen
     - `records_in_training_mode` is True if losses of a validation without `eval()` are recorded
     """
@@ -75,12 +76,13 @@ class Validation:
         random: RandomEvaluation,
         copies: StaleCopies,
         still: StillCopies,
+        untrained: UntrainedModels,
         copy_counted: Callable[[], None],
         fuse: Fuse,
     ) -> None:
         self._engine = engine
         self._in_training_mode, self._random = in_training_mode, random
-        self._copies, self._still, self._copy_counted = copies, still, copy_counted
+        self._copies, self._still, self._untrained, self._copy_counted = copies, still, untrained, copy_counted
         in_training_mode.look_changed = self._watching_changed
         self.records_in_training_mode = True
         self.modules = modules
@@ -232,7 +234,8 @@ class Validation:
             self._copy_counted()
         if root is not None and not torch.is_grad_enabled():
             self._still.explained()
-        elif root is None and self._still.called(module, self._engine.mode_step(TRAIN)):
+            self._untrained.explained()
+        elif root is None and self._counts(module):
             self._copy_counted()
         if is_trained and root is not None and self._in_training_mode.is_looking:
             self._in_training_mode.model_called(args, kwargs)
@@ -250,6 +253,12 @@ class Validation:
             self._begin_step(module)
             self._random.call_begins(root or module, args, kwargs)
         return True
+
+    def _counts(self, module: torch.nn.Module) -> bool:
+        """Return True if a model that no optimizer trains stands in for the trained one, as it is about to be called."""
+        step = self._engine.mode_step(TRAIN)
+        trained = (root for _, root in self.modules.roots())
+        return self._still.called(module, step) or self._untrained.called(module, trained, step)
 
     def model_returned(self, output: Any) -> None:
         """Read the loss in the output of a model; see `CallWatcher`."""

@@ -58,7 +58,7 @@ class TrainedModules:
         self._optimizers: weakref.WeakKeyDictionary[Optimizer, None] = weakref.WeakKeyDictionary()
         self._is_new = False
         self._members: dict[int, tuple[weakref.ref[torch.nn.Module], weakref.ref[torch.nn.Module], str]] = {}
-        self.root_types: frozenset[type] = frozenset()
+        self._root_types: frozenset[type] = frozenset()
 
     def optimizer_created(self, optimizer: Optimizer) -> None:
         """Add an optimizer. Its modules are looked for when they are next needed."""
@@ -73,6 +73,12 @@ class TrainedModules:
         """Return (name, module) of each root."""
         self._refresh()
         return self._names.roots()
+
+    @property
+    def root_types(self) -> frozenset[type]:
+        """The classes of the roots."""
+        self._refresh()
+        return self._root_types
 
     def name_of(self, module: torch.nn.Module) -> str | None:
         """Return the name under which the module's tensors are saved; None if no optimizer trains its root."""
@@ -117,7 +123,7 @@ class TrainedModules:
                 entry = (weakref.ref(module), weakref.ref(root), name)
                 self._members.setdefault(id(module), entry)
                 self._members.setdefault(id(module.__dict__.get("_forward_hooks")), entry)
-        self.root_types = frozenset(type(root) for _, root in roots)
+        self._root_types = frozenset(type(root) for _, root in roots)
 
 
 def as_written(module: torch.nn.Module) -> torch.nn.Module:

@@ -62,6 +62,7 @@ class WatchedFacts:
             random=evaluations.random,
             copies=evaluations.copies,
             still=evaluations.still,
+            untrained=evaluations.untrained,
             checkpoints=self.checkpoints,
             set_to_train=set_to_train,
         )

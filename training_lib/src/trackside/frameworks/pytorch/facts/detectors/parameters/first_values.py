@@ -10,13 +10,10 @@ from torch.optim.optimizer import Optimizer
 
 from trackside.contracts.observations import HAS_CHANGED, HAS_EQUAL_ROWS, LOOKS_UNTRAINED
 from trackside.frameworks.pytorch.facts.detector import SeenParameter, Watch
-from trackside.frameworks.pytorch.ground.memory import has_memory
+from trackside.frameworks.pytorch.ground.initial_values import is_readable, looks_untrained
 from trackside.frameworks.shared.detectors import watches
-from trackside.frameworks.shared.initial_draws import FEWEST_NUMBERS, MOST_NUMBERS, Moments, is_drawn
 
-_MOST_ROWS = 32
 _SAMPLE = 16  # numbers of a parameter that are compared with their first values
-_ORTHOGONAL = 1e-4  # of the rows' squared length
 
 
 def has_equal_rows(parameter: torch.Tensor) -> bool:
@@ -24,7 +21,7 @@ def has_equal_rows(parameter: torch.Tensor) -> bool:
 
     False for a tensor without values here. Reads three rows; on a device it waits for them.
     """
-    if not _is_readable(parameter) or parameter.dim() < 2 or parameter.shape[0] < 3 or parameter[0].numel() < 2:
+    if not is_readable(parameter) or parameter.dim() < 2 or parameter.shape[0] < 3 or parameter[0].numel() < 2:
         return False
     with torch.no_grad():
         rows = parameter.detach()
@@ -59,7 +56,7 @@ class FirstValues:
         answers: dict[torch.device, list[tuple[_Sample, torch.Tensor]]] = {}
         for sample in self._samples.values():
             parameter = None if sample.has_changed else sample.parameter()
-            if parameter is None or not _is_readable(parameter):
+            if parameter is None or not is_readable(parameter):
                 continue
             now = _numbers_of(parameter)
             if now.shape == sample.first.shape and now.device == sample.first.device:
@@ -87,7 +84,7 @@ class FirstValues:
         return reference is not None and reference() is parameter
 
     def _values_of(self, parameter: torch.Tensor) -> tuple[bool, bool]:
-        if not _is_readable(parameter):
+        if not is_readable(parameter):
             return False, False
         sample = self._samples.get(id(parameter))
         if sample is None or sample.parameter() is not parameter:
@@ -115,54 +112,3 @@ class _Sample:
 def _numbers_of(parameter: torch.Tensor) -> torch.Tensor:
     numbers = parameter.detach().reshape(-1)
     return numbers[:: max(1, numbers.numel() // _SAMPLE)][:_SAMPLE]
-
-
-def looks_untrained(parameter: torch.Tensor) -> bool:
-    """Return True for a matrix with values as a common initializer draws them.
-
-    - uniform in +-1/sqrt(inputs), as PyTorch's own layers; of more numbers uniform within any bound (Xavier, Kaiming)
-    - normal, whole or truncated at two deviations, with a deviation that is given as such (0.02), or follows from the
-      inputs and outputs (Xavier, Kaiming, LeCun)
-    - orthogonal
-
-    A weight that was ever trained has left the bound, or lost that shape.
-    """
-    if not _is_readable(parameter) or parameter.dim() < 2 or not parameter.is_floating_point():
-        return False
-    return _is_drawn(parameter) or _is_orthogonal(parameter)
-
-
-def _is_drawn(parameter: torch.Tensor) -> bool:
-    with torch.no_grad():
-        numbers = parameter.detach().reshape(-1)[:MOST_NUMBERS].float()
-        numbers = numbers[numbers != 0]  # the row of an embedding for padding is cleared
-        count = numbers.numel()
-        if count < FEWEST_NUMBERS:
-            return False
-        squares = numbers.square()
-        moments = torch.stack([numbers.mean(), squares.mean(), squares.square().mean(), numbers.abs().max()]).tolist()
-    return is_drawn(Moments(count, *moments), parameter.shape)
-
-
-def _is_orthogonal(parameter: torch.Tensor) -> bool:
-    """Return True for rows (or columns, if fewer) of equal length at right angles to each other."""
-    with torch.no_grad():
-        matrix = parameter.detach().reshape(parameter.shape[0], -1)
-        if matrix.shape[0] > matrix.shape[1]:
-            matrix = matrix.t()
-        if matrix.numel() > MOST_NUMBERS * _MOST_ROWS:
-            return False
-        rows = matrix[:_MOST_ROWS].float()
-        if len(rows) < 3:
-            return False
-        products = rows @ rows.t()
-        lengths = products.diagonal()
-        square = lengths.mean()
-        off = (products - torch.diag(lengths)).abs().max()
-        spread = (lengths - square).abs().max()
-        return bool((square > 0) & (torch.maximum(off, spread) < _ORTHOGONAL * square))
-
-
-def _is_readable(parameter: torch.Tensor) -> bool:
-    is_whole = parameter.layout == torch.strided and not hasattr(parameter, "to_local")
-    return is_whole and has_memory(parameter)

@@ -1,4 +1,4 @@
-"""Evaluations in a wrong mode: in training mode, with a live dropout, or of a copy that is stale or stands still."""
+"""Evaluations in a wrong mode, or of another model: a copy that is stale or stands still, or one without training."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from trackside.contracts.observations import (
     STILL_COPY_EVALUATIONS,
     STILL_COPY_LINE,
     TRAINING_MODE_EVALUATIONS,
+    UNTRAINED_EVALUATIONS,
+    UNTRAINED_LINE,
 )
 from trackside.frameworks.pytorch.facts.detector import Counter, InScript, Watch
 from trackside.frameworks.shared.detectors import watches
@@ -72,6 +74,18 @@ class OfStillCopies:
     def of(self, watch: Watch) -> tuple[int, InScript | str]:
         """Return their number and line."""
         return _seen(self._watch.still)
+
+
+@watches(UNTRAINED_EVALUATIONS, UNTRAINED_LINE)
+class OfUntrainedModels:
+    """Evaluations of models that nothing has trained, and the line of the newest."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._counter = watch.untrained
+
+    def of(self, watch: Watch) -> tuple[int, InScript | str]:
+        """Return their number and line."""
+        return _seen(self._counter)
 
 
 def _seen(counter: Counter | None) -> tuple[int, InScript | str]:
