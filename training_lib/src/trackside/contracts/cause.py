@@ -298,7 +298,7 @@ EXPLANATIONS = {
     ),
     Cause.STALE_COPY: Explanation(
         "a copy of the weights is used that nothing updates, or without the running statistics of its batch norms",
-        "Update weights and buffers of an average after each step, and of a target network every so many steps.",
+        "Update what is copied as the model trains: an average, a target network, casts (leave autocast each time).",
     ),
     Cause.ANOTHER_MODEL: Explanation(
         "another model is used than the one that is trained",

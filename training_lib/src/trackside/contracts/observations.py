@@ -185,7 +185,10 @@ SEVERAL_CLASSES = Observation(
 LEAST_SHARE = Observation(
     "least_share",
     0.0,
-    "the least that it can be over what equal scores cost, where its scores are cosines times a factor; 0 elsewhere",
+    "the least that it can be over what equal scores cost, where its scores are cosines times a factor, or its labels are smoothed; 0 elsewhere",
+)
+LABEL_SMOOTHING = Observation(
+    "label_smoothing", 0.0, "of cross entropy: share of each label that is spread over all classes"
 )
 TAKES_SCORES_FOR_PROBABILITIES = Observation(
     "takes_scores_for_probabilities",
@@ -266,6 +269,13 @@ AUTOCAST = Observation(
     'what a training under autocast made of a layer of matrix products: "half" if its output was in half precision; '
     '"bypassed" if it was float32 though autocast was on; "outside" if it was float32 with autocast off since before '
     "the outermost module was called",
+    "modules",
+)
+STALE_CASTS = Observation(
+    "stale_casts",
+    0,
+    "3 if it computed under autocast, at three watched calls in a row, with a cast of its weight that is not that of "
+    "the present weight; else 0",
     "modules",
 )
 
@@ -394,6 +404,13 @@ STILL_TARGET_STEPS = Observation(
     0,
     "training steps in which a copy of the model that targets are computed with, of other inputs than the model's own, "
     "has never changed: the largest of 200, 1000, 5000 and 20000 that are reached; 0 without one",
+    "program",
+)
+PADDED_TARGETS = Observation(
+    "padded_targets",
+    0.0,
+    "share of the targets of cross entropy for each token that are of padding and count, in three watched calls; 0 for "
+    "none",
     "program",
 )
 SHARED_RANDOMNESS = Observation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.observations import HAS_EQUAL_ROWS
+from trackside.contracts.observations import HAS_EQUAL_ROWS, LABEL_SMOOTHING
 from trackside.evidence.question import Answer, Known, changed, changed_at_first, grown, times_as_large
 from trackside.evidence.questions import gradients, program, rates, weights
 from trackside.evidence.suspects import FirstOf, Suspect, Suspects
@@ -14,6 +14,14 @@ from trackside.situation.constants import GROWN, LOOKED_BACK, REPLACED, SUDDEN, 
 from trackside.situation.update_growth import growth_of_updates, risen_rate
 
 HIGH, LOW = Cause.LEARNING_RATE_TOO_HIGH, Cause.LEARNING_RATE_TOO_LOW
+
+
+def why_narrow(known: Known) -> Answer:
+    """Return the reason for which cross entropy cannot get far below a guess."""
+    smoothing = max((LABEL_SMOOTHING.of(loss) for loss in known.seen.losses), default=0.0)
+    if smoothing:
+        return f"label_smoothing is {smoothing:.2g}: so much of each label is spread over all classes"
+    return "its scores are cosines, and a temperature is missing or too high"
 
 
 def _replaced_at_first(known: Known) -> Answer:

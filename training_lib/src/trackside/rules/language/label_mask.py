@@ -1,13 +1,14 @@
-"""label-mask: the labels of a fine-tuning are of the wrong tokens."""
+"""label-mask: labels are of the wrong tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trackside.contracts.cause import Cause
+from trackside.contracts.observations import PADDED_TARGETS
 from trackside.contracts.run.recorded_names import (
     DOUBLE_BEGINS,
     LABELLED_ENDS,
@@ -23,6 +24,7 @@ from trackside.trial.window import Window
 
 _NONE = "tokens with a label, in %"
 _PADDING = "padding with a label, in %"
+_COUNTED = "targets that are of padding, in %"
 _PLACES = {
     0: "batches whose targets are the tokens themselves, in %",
     2: "batches whose targets are two tokens ahead, in %",
@@ -31,6 +33,7 @@ _ENDS = "rows with a label on an end token, in %"
 _BEGINS = "rows with two begin tokens, in %"
 _SENTENCES = {
     _NONE: "No token of the batches has a label: the loss is a mean over nothing.",
+    _COUNTED: "The loss counts the padding of rows: the model is trained to answer it, and its loss looks low.",
     _PADDING: "The padding has labels: the model is trained to write padding.",
     _PLACES[
         0
@@ -43,7 +46,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class LabelMask(Rule):
-    """The labels of a fine-tuning are of the wrong tokens.
+    """Labels are of the wrong tokens.
 
     Why it matters:
         The loss of a supervised fine-tuning falls whatever its labels say. With labels on padding, with the end token
@@ -63,6 +66,10 @@ class LabelMask(Rule):
         4. in no look any row has a label on an end token, while rows are texts of their own: some tokens have no label,
            or rows are padded. Blocks cut from a stream of text need no end;
         5. nearly all rows begin with two begin tokens.
+
+        Of any other model, it fires where `nn.CrossEntropyLoss` is called with a target for each token, more than
+        `counted` of these are of padding, all have the same target, and nothing ignores it. Padding is one token, at
+        the ends of rows of unlike lengths and nowhere else.
 
         Labels on the whole text, prompts included, may be meant, and are silent.
 
@@ -90,17 +97,19 @@ class LabelMask(Rule):
     shows_its_cause = True
     what_to_do = (
         "Print the tokens of one row beside its labels: padding -100, the answer and its end not.",
+        "Let the loss ignore the label of padding: CrossEntropyLoss(ignore_index=...).",
         "Give the tokenizer a padding token that is not the end token.",
         "Shift labels once: a model of transformers that is given labels does it, a loss by hand does not.",
     )
 
     fewest: int = parameter(5, "looks at batches from which on it judges", minimum=1)
+    counted: float = parameter(0.2, "share of the targets that may be of padding", minimum=0, maximum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding for each kind of wrong labels."""
         tokens, shifted = self._looks(window, LABELLED_TOKENS), self._at_wrong_place(window)
         if tokens is None:
-            return shifted
+            return [*self._of_padding(window), *shifted]
         share = float(np.median(tokens))
         if share == 0:
             return [finding_of(window, LABELLED_TOKENS, _NONE, 0.0, below=100 * (1 - ALL_BUT_CHANCE), series=())]
@@ -122,11 +131,18 @@ class LabelMask(Rule):
     def lacks(self, window: Window) -> str:
         """Return a clause without enough looks."""
         missing = all(self._looks(window, name) is None for name in (LABELLED_TOKENS, TARGET_PLACES))
+        missing &= not _counted_padding(window)
         return f"{self.fewest} batches with labels for a causal language model of transformers" if missing else ""
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: which tokens have labels."""
         return _SENTENCES[findings[0].measure]
+
+    def _of_padding(self, window: Window) -> Iterator[Finding]:
+        """Yield a finding if the loss counts padding."""
+        share = _counted_padding(window)
+        if share > self.counted:
+            yield finding_of(window, LABELLED_PADDING, _COUNTED, 100 * share, above=100 * self.counted, since=0, series=())
 
     def _at_wrong_place(self, window: Window) -> list[Finding]:
         """Return a finding if the targets of the loss are at another place than the next token."""
@@ -144,3 +160,7 @@ class LabelMask(Rule):
         columns = window.statistic(name, "mean", mode=None)
         values = columns[0].values if columns else np.zeros(0)
         return values if len(values) >= self.fewest else None
+
+
+def _counted_padding(window: Window) -> float:
+    return PADDED_TARGETS.of(window.facts.program) if window.facts is not None else 0.0

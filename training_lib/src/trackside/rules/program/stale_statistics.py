@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.contracts.observations import (
+    STALE_CASTS,
     STALE_COPY_EVALUATIONS,
     STALE_COPY_LINE,
     STALE_STATE,
@@ -24,12 +25,13 @@ from trackside.trial.window import Window
 
 _OF_COPY = "evaluations of a copy with running statistics as they began"
 _OF_STILL_COPY = "evaluations of a copy that has never changed"
+_OF_CASTS = "calls with a cast of the weight from before the newest steps"
 _OF_STILL_TARGET = "steps in which a target network has never changed"
 
 
 @dataclass(frozen=True)
 class StaleStatistics(Rule):
-    """Layers use statistics in eval mode that no training mode ever updated.
+    """Statistics, or a copy of the weights, are used that nothing ever updates.
 
     Why it matters:
         In eval mode, batch normalisation normalises by its running statistics. Where the layer was never in training
@@ -55,6 +57,8 @@ class StaleStatistics(Rule):
            run that has ended and had `target_steps_at_end` of them: a target network that nothing synchronises. A
            target is called without gradients on other inputs than its model reads with them, as next states are. One
            that reads the same is a reference, and a copy that was trained before is a teacher.
+        7. It fires for layers that compute under autocast with old casts of their weights. Autocast keeps casts until
+           its block is left: around the whole loop it is never left, and no step reaches what the model computes with.
 
         Frozen layers with statistics of a checkpoint are silent, and layers in training mode. State on a device is not
         read.
@@ -87,7 +91,7 @@ class StaleStatistics(Rule):
     likely_causes = (Cause.TRAIN_EVAL_MODE, Cause.STALE_COPY)
     suspects = (
         FirstOf(
-            (Suspect(Cause.STALE_COPY, only=(_OF_COPY, _OF_STILL_COPY, _OF_STILL_TARGET)),),
+            (Suspect(Cause.STALE_COPY, only=(_OF_COPY, _OF_STILL_COPY, _OF_STILL_TARGET, _OF_CASTS)),),
             (Suspect(Cause.TRAIN_EVAL_MODE),),
         ),
     )
@@ -97,6 +101,7 @@ class StaleStatistics(Rule):
         "If these layers are frozen on purpose, load a checkpoint with their statistics first.",
         "Update an average of the weights after each step, or evaluate the model itself.",
         "Copy the weights into a target network every so many steps: target.load_state_dict(model.state_dict()).",
+        "Enter torch.autocast anew for the forward pass of each batch, and leave it before backward().",
         "Copy the buffers of an average with its weights, or call torch.optim.swa_utils.update_bn before it is used.",
     )
 
@@ -109,7 +114,7 @@ class StaleStatistics(Rule):
         facts = window.facts
         if facts is None:
             return []
-        found = [*_of_copies(window, facts), *self._of_targets(window, facts)]
+        found = [*_of_copies(window, facts), *self._of_targets(window, facts), *_of_casts(window, facts)]
         if window.watched_since(facts.from_step) < self.steps:
             return found
         return found + [
@@ -138,6 +143,8 @@ class StaleStatistics(Rule):
         """Return the message: what is never updated."""
         if findings[0].measure == _OF_STILL_TARGET:
             return "A target network is never updated: its weights are those that it began with."
+        if findings[0].measure == _OF_CASTS:
+            return "Layers compute with old casts of their weights: autocast is never left, and keeps them."
         return super().sentence(findings)
 
 
@@ -151,6 +158,14 @@ def _of_copies(window: Window, facts: ModelFacts) -> Iterator[Finding]:
             place = line.of(facts.program)
             yield finding_of(
                 window, "copy of the model", measure, float(count), above=limit, since=facts.from_step, place=place
+            )
+
+
+def _of_casts(window: Window, facts: ModelFacts) -> Iterator[Finding]:
+    for module in facts.modules:
+        if count := STALE_CASTS.of(module):
+            yield finding_of(
+                window, module.name, _OF_CASTS, float(count), above=0.0, since=facts.from_step, place=module.line
             )
 
 

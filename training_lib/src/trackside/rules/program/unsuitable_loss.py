@@ -21,6 +21,7 @@ from trackside.contracts.observations import (
     TAKES_SCORES_FOR_PROBABILITIES,
 )
 from trackside.contracts.verdict import Finding, Severity
+from trackside.evidence.causes import why_narrow
 from trackside.evidence.suspects import Suspect
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
@@ -113,10 +114,9 @@ class UnsuitableLoss(Rule):
            (`from_logits=True`), and the last layer has no activation.
         10. Logarithms, a warning only: `kl_div`, or the same by hand, is given probabilities or scores where it expects
            log-probabilities.
-
         11. Narrow scores, a warning only: the scores of cross entropy are cosines times a factor, and between -f and f
-            it stays above log(1 + (n - 1) exp(-2 f)) of n classes. With that, training can win less than `least` of
-            what equal scores cost: divide by a temperature.
+            it stays above log(1 + (n - 1) exp(-2 f)) of n classes, or labels are smoothed, and it stays above their
+            entropy. With that, training can win less than `least` of what equal scores cost.
         12. Several classes, a warning only: cross entropy is given rows of zeros and ones as probabilities, and most
             rows name more than one class. Such targets are for `BCEWithLogitsLoss`, or are to be divided by their sum.
 
@@ -167,7 +167,7 @@ class UnsuitableLoss(Rule):
         Suspect(
             Cause.WRONG_LOSS, "a divergence is given probabilities or scores, not their logarithms", (NO_LOGARITHMS,)
         ),
-        Suspect(Cause.WRONG_LOSS, "its scores are cosines, and a temperature is missing or too high", (NARROW,)),
+        Suspect(Cause.WRONG_LOSS, why_narrow, (NARROW,)),
         Suspect(Cause.WRONG_LOSS, "most rows of its targets name several classes, and it is for one", (SEVERAL,)),
         Suspect(Cause.WRONG_LOSS, "{comparison}", (RUNAWAY, LIKELIHOOD, BELOW_ZERO, ONE_CLASS, BROADCAST)),
         Suspect(Cause.LOSS_SIGN, only=(BELOW_ZERO,)),

@@ -112,7 +112,7 @@ def test_rows(add: Any, batch_first: bool | None, loader: int, calls: int, seen:
             net(torch.randint(9, (ROWS, PLACES)), torch.randint(50, (ROWS,)))
             with torch.no_grad():
                 net.table += 0.01 * torch.randn_like(net.table)
-    found.look_begins()
+    found.changes()
     assert {name: found.of(module) for name, module in net.named_modules() if found.of(module)} == (
         {seen: ROWS} if seen else {}
     )
@@ -125,5 +125,5 @@ def test_the_same_rows_again_tell_nothing() -> None:
     with hearing(found, net):
         for _ in range(6):
             net(tokens, kinds)
-    found.look_begins()
+    found.changes()
     assert not any(map(found.of, net.modules()))

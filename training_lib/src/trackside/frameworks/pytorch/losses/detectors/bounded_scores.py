@@ -1,4 +1,7 @@
-"""Scores that are cosines times a factor keep cross entropy near the loss of a guess. Reads values once a run."""
+"""Scores that are cosines times a factor, and smoothed labels, keep cross entropy near the loss of a guess.
+
+Reads values once a run.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from trackside.contracts.observations import LEAST_SHARE
 from trackside.frameworks.pytorch.losses.attention import kept
 from trackside.frameworks.pytorch.losses.description import constant_factor
 from trackside.frameworks.pytorch.losses.detector import SeenLoss
-from trackside.frameworks.pytorch.losses.targets import WHOLE
+from trackside.frameworks.pytorch.losses.smoothing import least_share as of_smoothed_labels
+from trackside.frameworks.pytorch.losses.smoothing import smoothing_of
+from trackside.frameworks.pytorch.losses.targets import WHOLE, shape_of
 from trackside.frameworks.shared.detectors import sees
 
 _LONGEST_WALK = 16
@@ -22,11 +27,17 @@ _FACTORS = {"MulBackward0", "DivBackward0"}
 
 @sees(LEAST_SHARE)
 def least_share(loss: SeenLoss) -> float:
-    """Return the least that cross entropy can be over what equal scores cost; 0 where its scores have no such bound.
+    """Return the least that cross entropy can be over what equal scores cost; 0 where it has no such bound.
 
-    Scores between -f and f leave at least log(1 + (n - 1) exp(-2 f)) of n classes.
+    Scores between -f and f leave at least log(1 + (n - 1) exp(-2 f)) of n classes, smoothed labels their entropy.
     """
-    if loss.name != "CrossEntropyLoss" or loss.function is None:
+    if loss.name != "CrossEntropyLoss":
+        return 0.0
+    return max(_of_scores(loss), of_smoothed_labels(smoothing_of(loss.end), _classes(loss)))
+
+
+def _of_scores(loss: SeenLoss) -> float:
+    if loss.function is None:
         return 0.0
     factor, node, is_turned = 1.0, loss.function, False
     for _ in range(_LONGEST_WALK):
@@ -44,6 +55,12 @@ def least_share(loss: SeenLoss) -> float:
         is_turned ^= kind == "TBackward0"
         node = inputs[0]
     return 0.0
+
+
+def _classes(loss: SeenLoss) -> int:
+    """Return the number of classes; 0 if it is unknown."""
+    shape = shape_of(*loss.node.next_functions[0]) if loss.node is not None and loss.node.next_functions else ()
+    return shape[1] if len(shape) > 1 else 0
 
 
 def _share(product: Any, factor: float, *, is_turned: bool) -> float:

@@ -95,9 +95,10 @@ class RowPlaces:
         if self._is_open and torch.is_grad_enabled():
             self._see(module, next(iter(flatten(output)), None))
 
-    def look_begins(self) -> None:
-        """Judge the newest call."""
+    def changes(self) -> int:
+        """Return the number of modules that were found, once the newest call is judged."""
         self._settle()
+        return len(self._counts)
 
     def of(self, module: nn.Module) -> int:
         """Return the number of rows with such an offset before a module; 0 for none."""
