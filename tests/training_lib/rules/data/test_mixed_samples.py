@@ -6,7 +6,7 @@ import pytest
 
 from tests.training_lib.rules.columns import steady
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts
-from trackside.contracts.observations import MIXES_SAMPLES, SEQUENCE
+from trackside.contracts.observations import CARRIED_STATE, JOINED_SAMPLES, MIXES_SAMPLES, ROWS_BY_PLACE, SEQUENCE
 from trackside.rules.data.mixed_samples import MixedSamples
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -32,6 +32,33 @@ def classes(*shape: int, mixes: bool = False) -> LossFacts:
     return LossFacts(CE, "CrossEntropyLoss", input_shape=shape, class_count=4, observed={MIXES_SAMPLES: mixes})
 
 
+def placed(name: str, rows: int, *fires: str) -> RuleCase:
+    module = ModuleFacts("encoder", "TransformerEncoder", observed={ROWS_BY_PLACE: rows})
+    recorded = {CE: {"mean": steady(1.0, 60)}}
+    return RuleCase(name, recorded=recorded, fires=fires, facts=ModelFacts(0, (module,), losses=(classes(32, 4),)))
+
+
+def joined(name: str, kind: str, *fires: str) -> RuleCase:
+    loss = LossFacts(CE, "CrossEntropyLoss", input_shape=(32, 4), observed={JOINED_SAMPLES: kind})
+    return RuleCase(name, recorded={CE: {"mean": steady(1.0, 60)}}, fires=fires, facts=ModelFacts(losses=(loss,)))
+
+
+def carried(name: str, calls: int, *fires: str) -> RuleCase:
+    module = ModuleFacts("gru", "GRU", observed={CARRIED_STATE: calls})
+    facts = ModelFacts(0, (module,), losses=(classes(32, 4),))
+    return RuleCase(name, recorded={CE: {"mean": steady(1.0, 60)}}, fires=fires, facts=facts)
+
+
+JOINED = [
+    joined("a view that cuts rows up", "view", CE),
+    joined("a norm over rows", "norm", CE),
+    joined("a softmax over rows on the way", "softmax", CE),
+    joined("nothing joins them", ""),
+    joined("a word of a later version", "sum"),
+    carried("the state of other rows", 3, "gru"),
+    carried("a state of its own", 0),
+]
+PLACED = [placed("positions along the batch", 32, "encoder"), placed("positions along the sequence", 0)]
 CASES = [
     case("a softmax over the batch", classes(32, 4, mixes=True), fires=(CE,)),
     case("the same, of facts without a shape", classes(mixes=True), fires=(CE,)),
@@ -50,7 +77,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *PLACED, *JOINED], ids=str)
 def test_cases(case: RuleCase) -> None:
     assert_case(MixedSamples(), case)
 
@@ -62,6 +89,9 @@ def test_cases(case: RuleCase) -> None:
             CASES[0],
             "The softmax before CrossEntropyLoss_output_0 is taken over the 32 samples of a batch.",
             id="softmax",
+        ),
+        pytest.param(
+            PLACED[0], "Before encoder each sample gets a vector by its place among the 32 of a batch.", id="places"
         ),
         pytest.param(CASES[2], "Net_lstm reads the 32 samples of a batch as one sequence.", id="sequence"),
     ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import steady
+from trackside.contracts.model_facts import ModelFacts, ProgramFacts
+from trackside.contracts.observations import GIVEN_TARGETS, PADDED_TARGETS
 from trackside.contracts.run.recorded_names import (
     DOUBLE_BEGINS,
     LABELLED_ENDS,
@@ -30,7 +32,23 @@ def case(name: str, *fires: str, looks: int = 20, **shares: float) -> RuleCase:
     return RuleCase(name, recorded=recorded, fires=fires)
 
 
+def counted(name: str, share: float, *fires: str) -> RuleCase:
+    """A run of another model, of whose targets a share is of padding."""
+    facts = ModelFacts(program=ProgramFacts(observed={PADDED_TARGETS: share}))
+    return RuleCase(name, recorded={"Loss_output_0": {"mean": steady(1)}}, facts=facts, fires=fires)
+
+
+def given(name: str, looks: int, *fires: str) -> RuleCase:
+    """A run of a model whose decoder reads its targets."""
+    facts = ModelFacts(program=ProgramFacts(observed={GIVEN_TARGETS: looks}))
+    return RuleCase(name, recorded={"Loss_output_0": {"mean": steady(1)}}, facts=facts, fires=fires)
+
+
 CASES = [
+    given("a decoder reads its targets", 3, TARGET_PLACES),
+    given("a decoder reads the tokens before them", 0),
+    counted("half of the targets are padding", 0.5, LABELLED_PADDING),
+    counted("a tenth of the targets is padding", 0.1),
     case("no token", LABELLED_TOKENS, tokens=0.0, ends=0.0),
     case("padding", LABELLED_PADDING, tokens=0.4, padding=1.0, ends=1.0),
     case("padding, and no end is known", LABELLED_PADDING, tokens=1.0, padding=1.0),

@@ -7,6 +7,7 @@ import pytest
 from tests.training_lib.rules.columns import steady
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ParameterFacts, ProgramFacts
 from trackside.contracts.observations import (
+    STALE_CASTS,
     STALE_COPY_EVALUATIONS,
     STALE_COPY_LINE,
     STALE_STATE,
@@ -37,6 +38,10 @@ def target(steps: int) -> ModelFacts:
     return ModelFacts(program=ProgramFacts(observed={STILL_TARGET_STEPS: steps}))
 
 
+def casts(calls: int) -> ModelFacts:
+    return ModelFacts(modules=(ModuleFacts("fc", "Linear", observed={STALE_CASTS: calls}),))
+
+
 SPECTRAL = layer("spectral norm", name="fc")
 PARAMETRIZED = layer("spectral norm", name="fc.parametrizations.weight.0")
 CASES = [
@@ -59,6 +64,8 @@ CASES = [
     RuleCase("a target in 20,000 steps", recorded=LOSS, facts=target(20_000), fires=("target network",)),
     RuleCase("a target in a run that goes on", recorded=LOSS, facts=target(5000), step=10),
     RuleCase("a target in a run that has ended", recorded=LOSS, facts=target(200), fires=("target network",)),
+    RuleCase("old casts of weights", recorded=LOSS, facts=casts(3), fires=("fc",)),
+    RuleCase("new casts of weights", recorded=LOSS, facts=casts(0)),
     RuleCase("no average that is stale", recorded=LOSS, facts=ModelFacts(program=ProgramFacts())),
     RuleCase("nothing stale", recorded=LOSS, facts=layer("")),
     RuleCase("in training mode again", recorded=LOSS, facts=layer("running statistics", is_training=True)),

@@ -171,6 +171,12 @@ MIXES_SAMPLES = Observation(
     False,
     "the softmax before it is taken over the samples of a batch, not over the classes of each",
 )
+JOINED_SAMPLES = Observation(
+    "joined_samples",
+    "",
+    'what joins the samples of a batch on the way to it, which has predictions for each: "view" (their axis is cut up '
+    'without a transposition), "softmax" or "norm" (taken along their axis)',
+)
 OTHER_AXIS = Observation(
     "other_axis",
     0,
@@ -269,6 +275,13 @@ AUTOCAST = Observation(
     'what a training under autocast made of a layer of matrix products: "half" if its output was in half precision; '
     '"bypassed" if it was float32 though autocast was on; "outside" if it was float32 with autocast off since before '
     "the outermost module was called",
+    "modules",
+)
+CARRIED_STATE = Observation(
+    "carried_state",
+    0,
+    "3 if a recurrent layer began, at three watched calls in a row, with a state of other sequences, while a "
+    "DataLoader shuffled them; else 0",
     "modules",
 )
 STALE_CASTS = Observation(
@@ -411,6 +424,13 @@ PADDED_TARGETS = Observation(
     0.0,
     "share of the targets of cross entropy for each token that are of padding and count, in three watched calls; 0 for "
     "none",
+    "program",
+)
+GIVEN_TARGETS = Observation(
+    "given_targets",
+    0,
+    "3 if the tokens that a model embedded last, after others, were at three watched calls the targets of its cross "
+    "entropy, each at its own place; else 0",
     "program",
 )
 SHARED_RANDOMNESS = Observation(

@@ -7,12 +7,18 @@ from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModuleFacts
-from trackside.contracts.observations import MIXES_SAMPLES, ROWS_BY_PLACE, SEQUENCE
+from trackside.contracts.observations import CARRIED_STATE, JOINED_SAMPLES, MIXES_SAMPLES, ROWS_BY_PLACE, SEQUENCE
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import Rule
 from trackside.trial.window import Window
 
 _SOFTMAX, _SEQUENCE = "samples of a batch under one softmax", "samples of a batch that are read as one sequence"
+_STATE = "samples of a batch that begin with the state of others"
+_JOINED = {
+    "view": "samples of a batch whose values a view puts together",
+    "softmax": "samples of a batch under a softmax on the way",
+    "norm": "samples of a batch that are divided by a norm over all of them",
+}
 _PLACES = "samples of a batch with a vector added by their place in it"
 
 
@@ -36,6 +42,11 @@ class MixedSamples(Rule):
         3. Positions: before a module, a vector was added to each of n rows, the same at all places of a sequence and
            another for each row, at three calls with other rows. The rows are known to be the samples by `batch_first`,
            or by the DataLoader's batches. A condition that a sample brings along goes with it to another row.
+        4. A view, a softmax or a norm on the way to the loss, of n predictions: an axis of n at the second place becomes
+           the first without a transposition (`h_n.view(n, -1)`), or a softmax or norm runs along the first axis of n
+           rows. Programs with operations between rows, as in graphs, are left alone.
+        5. A state: a GRU or LSTM begins with a state of its own kind that has no gradient, at three watched calls, while
+           a DataLoader shuffles: it is that of other sequences.
 
         One batch that holds a single sequence (k = 1) is silent, and so is a loss that the framework does not know, for
         the number of its predictions is unknown. Normalisation of batches mixes samples on purpose and is none of this.
@@ -68,6 +79,7 @@ class MixedSamples(Rule):
     shows_its_cause = True
     what_to_do = (
         "Give the axis: log_softmax(scores, dim=1), batch_first=True.",
+        "Turn axes before a view: h_n.transpose(0, 1).reshape(batch, -1); begin each batch with a state of zeros.",
         "Take positions along the axis of the sequence: x + table[:, : x.size(1)] where the batch comes first.",
         "Compare the model's output for one sample alone with that for the same sample in a batch.",
     )
@@ -88,6 +100,12 @@ class MixedSamples(Rule):
         places = [
             (_PLACES, module.name, module.line, (rows,)) for module in facts.modules if (rows := ROWS_BY_PLACE.of(module))
         ]
+        places += [(_STATE, module.name, module.line, ()) for module in facts.modules if CARRIED_STATE.of(module)]
+        joined = [
+            (_JOINED[kind], loss.name, loss.line, loss.input_shape)
+            for loss in facts.losses
+            if (kind := JOINED_SAMPLES.of(loss)) in _JOINED and not MIXES_SAMPLES.of(loss)
+        ]
         return [
             Finding(
                 subject=name,
@@ -99,7 +117,7 @@ class MixedSamples(Rule):
                 threshold=1.0,
                 place=line,
             )
-            for measure, name, line, shape in (*softmaxes, *layers, *places)
+            for measure, name, line, shape in (*softmaxes, *layers, *joined, *places)
         ]
 
     def lacks(self, window: Window) -> str:
@@ -113,6 +131,10 @@ class MixedSamples(Rule):
         lead = findings[0]
         if lead.measure == _SOFTMAX:
             return f"The softmax before {lead.subject} is taken over the {lead.observed:.0f} samples of a batch."
+        if lead.measure == _STATE:
+            return f"{lead.subject} begins each batch with the state in which it left another one, and rows are shuffled."
+        if lead.measure in _JOINED.values():
+            return f"Before {lead.subject} an operation along the first axis joins the samples of a batch."
         if lead.measure == _PLACES:
             return f"Before {lead.subject} each sample gets a vector by its place among the {lead.observed:.0f} of a batch."
         return f"{lead.subject} reads the {lead.observed:.0f} samples of a batch as one sequence."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.observations import PADDED_TARGETS
+from trackside.contracts.observations import GIVEN_TARGETS, PADDED_TARGETS
 from trackside.contracts.run.recorded_names import (
     DOUBLE_BEGINS,
     LABELLED_ENDS,
@@ -24,6 +24,7 @@ from trackside.trial.window import Window
 
 _NONE = "tokens with a label, in %"
 _PADDING = "padding with a label, in %"
+_GIVEN = "looks at targets that the decoder reads at their own place"
 _COUNTED = "targets that are of padding, in %"
 _PLACES = {
     0: "batches whose targets are the tokens themselves, in %",
@@ -33,6 +34,7 @@ _ENDS = "rows with a label on an end token, in %"
 _BEGINS = "rows with two begin tokens, in %"
 _SENTENCES = {
     _NONE: "No token of the batches has a label: the loss is a mean over nothing.",
+    _GIVEN: "The decoder reads its targets, each at its own place: nobody shifts them, and it learns to copy.",
     _COUNTED: "The loss counts the padding of rows: the model is trained to answer it, and its loss looks low.",
     _PADDING: "The padding has labels: the model is trained to write padding.",
     _PLACES[
@@ -69,7 +71,8 @@ class LabelMask(Rule):
 
         Of any other model, it fires where `nn.CrossEntropyLoss` is called with a target for each token, more than
         `counted` of these are of padding, all have the same target, and nothing ignores it. Padding is one token, at
-        the ends of rows of unlike lengths and nowhere else.
+        the ends of rows of unlike lengths and nowhere else. It also fires where the tokens that a model embeds last,
+        after others, are the targets themselves: a decoder is to read the tokens before them.
 
         Labels on the whole text, prompts included, may be meant, and are silent.
 
@@ -109,7 +112,7 @@ class LabelMask(Rule):
         """Return one finding for each kind of wrong labels."""
         tokens, shifted = self._looks(window, LABELLED_TOKENS), self._at_wrong_place(window)
         if tokens is None:
-            return [*self._of_padding(window), *shifted]
+            return [*self._of_padding(window), *_of_given(window), *shifted]
         share = float(np.median(tokens))
         if share == 0:
             return [finding_of(window, LABELLED_TOKENS, _NONE, 0.0, below=100 * (1 - ALL_BUT_CHANCE), series=())]
@@ -131,7 +134,7 @@ class LabelMask(Rule):
     def lacks(self, window: Window) -> str:
         """Return a clause without enough looks."""
         missing = all(self._looks(window, name) is None for name in (LABELLED_TOKENS, TARGET_PLACES))
-        missing &= not _counted_padding(window)
+        missing &= not _counted_padding(window) and not any(_of_given(window))
         return f"{self.fewest} batches with labels for a causal language model of transformers" if missing else ""
 
     def sentence(self, findings: Sequence[Finding]) -> str:
@@ -160,6 +163,12 @@ class LabelMask(Rule):
         columns = window.statistic(name, "mean", mode=None)
         values = columns[0].values if columns else np.zeros(0)
         return values if len(values) >= self.fewest else None
+
+
+def _of_given(window: Window) -> Iterator[Finding]:
+    count = GIVEN_TARGETS.of(window.facts.program) if window.facts is not None else 0
+    if count:
+        yield finding_of(window, TARGET_PLACES, _GIVEN, float(count), above=0.0, since=0, series=())
 
 
 def _counted_padding(window: Window) -> float:
