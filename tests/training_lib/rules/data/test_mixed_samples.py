@@ -91,7 +91,7 @@ def test_cases(case: RuleCase) -> None:
             id="softmax",
         ),
         pytest.param(
-            PLACED[0], "Before encoder each sample gets a vector by its place among the 32 of a batch.", id="places"
+            PLACED[0], "Before encoder each of 32 samples gets a vector by its place in the batch.", id="places"
         ),
         pytest.param(CASES[2], "Net_lstm reads the 32 samples of a batch as one sequence.", id="sequence"),
     ],

@@ -191,7 +191,8 @@ SEVERAL_CLASSES = Observation(
 LEAST_SHARE = Observation(
     "least_share",
     0.0,
-    "the least that it can be over what equal scores cost, where its scores are cosines times a factor, or its labels are smoothed; 0 elsewhere",
+    "the least that it can be over what equal scores cost, where its scores are cosines times a factor, or its labels "
+    "are smoothed; 0 elsewhere",
 )
 LABEL_SMOOTHING = Observation(
     "label_smoothing", 0.0, "of cross entropy: share of each label that is spread over all classes"

@@ -17,7 +17,11 @@ HIGH, LOW = Cause.LEARNING_RATE_TOO_HIGH, Cause.LEARNING_RATE_TOO_LOW
 
 
 def why_narrow(known: Known) -> Answer:
-    """Return the reason for which cross entropy cannot get far below a guess."""
+    """Return the reason for which cross entropy cannot get far below a guess.
+
+    Args:
+        known: What is known of the run.
+    """
     smoothing = max((LABEL_SMOOTHING.of(loss) for loss in known.seen.losses), default=0.0)
     if smoothing:
         return f"label_smoothing is {smoothing:.2g}: so much of each label is spread over all classes"

@@ -39,6 +39,8 @@ def test_least_share(smoothing: float, classes: int) -> None:
     assert least_share(smoothing, classes) == pytest.approx(float(least / equal))
 
 
-@pytest.mark.parametrize(("smoothing", "classes"), [(0.0, 5), (0.5, 1), (2.0, 5)], ids=["none", "one class", "no share"])
+@pytest.mark.parametrize(
+    ("smoothing", "classes"), [(0.0, 5), (0.5, 1), (2.0, 5)], ids=["none", "one class", "no share"]
+)
 def test_no_bound(smoothing: float, classes: int) -> None:
     assert least_share(smoothing, classes) == 0

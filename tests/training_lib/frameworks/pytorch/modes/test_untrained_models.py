@@ -77,9 +77,7 @@ def with_gradients(_: nn.Module) -> None:
         pytest.param(with_gradients, 30, 0.1, 0, id="with gradients"),
     ],
 )
-def test_evaluations(
-    capturing: Any, use: Callable[[nn.Module], None], every: int, rate: float, count: int
-) -> None:
+def test_evaluations(capturing: Any, use: Callable[[nn.Module], None], every: int, rate: float, count: int) -> None:
     torch.manual_seed(0)
     model = Net()
     with capturing(losses=1) as store:

@@ -42,11 +42,11 @@ class MixedSamples(Rule):
         3. Positions: before a module, a vector was added to each of n rows, the same at all places of a sequence and
            another for each row, at three calls with other rows. The rows are known to be the samples by `batch_first`,
            or by the DataLoader's batches. A condition that a sample brings along goes with it to another row.
-        4. A view, a softmax or a norm on the way to the loss, of n predictions: an axis of n at the second place becomes
+        4. A view, a softmax or a norm on the way to the loss of n predictions: an axis of n at the second place becomes
            the first without a transposition (`h_n.view(n, -1)`), or a softmax or norm runs along the first axis of n
            rows. Programs with operations between rows, as in graphs, are left alone.
-        5. A state: a GRU or LSTM begins with a state of its own kind that has no gradient, at three watched calls, while
-           a DataLoader shuffles: it is that of other sequences.
+        5. A state: a GRU or LSTM begins with a state of its own kind that has no gradient, at three watched calls,
+           while a DataLoader shuffles: it is that of other sequences.
 
         One batch that holds a single sequence (k = 1) is silent, and so is a loss that the framework does not know, for
         the number of its predictions is unknown. Normalisation of batches mixes samples on purpose and is none of this.
@@ -98,7 +98,9 @@ class MixedSamples(Rule):
             if any(reads_samples(module, loss) for loss in facts.losses)
         ]
         places = [
-            (_PLACES, module.name, module.line, (rows,)) for module in facts.modules if (rows := ROWS_BY_PLACE.of(module))
+            (_PLACES, module.name, module.line, (rows,))
+            for module in facts.modules
+            if (rows := ROWS_BY_PLACE.of(module))
         ]
         places += [(_STATE, module.name, module.line, ()) for module in facts.modules if CARRIED_STATE.of(module)]
         joined = [
@@ -132,11 +134,13 @@ class MixedSamples(Rule):
         if lead.measure == _SOFTMAX:
             return f"The softmax before {lead.subject} is taken over the {lead.observed:.0f} samples of a batch."
         if lead.measure == _STATE:
-            return f"{lead.subject} begins each batch with the state in which it left another one, and rows are shuffled."
+            return (
+                f"{lead.subject} begins each batch with the state in which it left another one, and rows are shuffled."
+            )
         if lead.measure in _JOINED.values():
             return f"Before {lead.subject} an operation along the first axis joins the samples of a batch."
         if lead.measure == _PLACES:
-            return f"Before {lead.subject} each sample gets a vector by its place among the {lead.observed:.0f} of a batch."
+            return f"Before {lead.subject} each of {lead.observed:.0f} samples gets a vector by its place in the batch."
         return f"{lead.subject} reads the {lead.observed:.0f} samples of a batch as one sequence."
 
 

@@ -145,7 +145,9 @@ class LabelMask(Rule):
         """Yield a finding if the loss counts padding."""
         share = _counted_padding(window)
         if share > self.counted:
-            yield finding_of(window, LABELLED_PADDING, _COUNTED, 100 * share, above=100 * self.counted, since=0, series=())
+            yield finding_of(
+                window, LABELLED_PADDING, _COUNTED, 100 * share, above=100 * self.counted, since=0, series=()
+            )
 
     def _at_wrong_place(self, window: Window) -> list[Finding]:
         """Return a finding if the targets of the loss are at another place than the next token."""

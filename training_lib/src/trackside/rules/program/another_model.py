@@ -74,9 +74,7 @@ class AnotherModel(Rule):
             yield finding_of(window, subject, ANEW, float(every), above=0.0, since=0)
         if count >= self.evaluations:
             place, above = UNTRAINED_LINE.of(facts.program), self.evaluations - 1.0
-            yield finding_of(
-                window, subject, UNTRAINED, float(count), above=above, since=facts.from_step, place=place
-            )
+            yield finding_of(window, subject, UNTRAINED, float(count), above=above, since=facts.from_step, place=place)
 
     def lacks(self, window: Window) -> str:
         """Return a clause if the hook recorded no facts about the program."""
@@ -85,5 +83,7 @@ class AnotherModel(Rule):
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: what becomes of the trained model."""
         if findings[0].measure == ANEW:
-            return f"{findings[0].subject} is made anew every {findings[0].observed:.0f} steps: what it learned is lost."
+            return (
+                f"{findings[0].subject} is made anew every {findings[0].observed:.0f} steps: what it learned is lost."
+            )
         return f"A {findings[0].subject} with fresh weights is evaluated, and not the one that trains."

@@ -1,9 +1,9 @@
 """Models that are evaluated in place of the trained one, and that nothing has ever trained.
 
 An evaluation that makes a model of its own, and loads nothing into it, measures fresh weights. It counts if a model of
-a trained one's class is called in eval mode with gradients off, most of its matrices are as an initializer draws
-them while none of the trained model's is, and steps lie between it and the evaluation before. Once the trained model is called
-with gradients off, nothing more is counted. Nothing on a device is read.
+a trained one's class is called in eval mode with gradients off, most of its matrices are as an initializer draws them
+while none of the trained model's is, and steps lie between it and the evaluation before. Once the trained model is
+called with gradients off, nothing more is counted. Nothing on a device is read.
 """
 
 from __future__ import annotations

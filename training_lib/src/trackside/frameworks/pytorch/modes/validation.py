@@ -255,7 +255,7 @@ class Validation:
         return True
 
     def _counts(self, module: torch.nn.Module) -> bool:
-        """Return True if a model that no optimizer trains stands in for the trained one, as it is about to be called."""
+        """Return True if a model that no optimizer trains is about to be called in place of the trained one."""
         step = self._engine.mode_step(TRAIN)
         trained = (root for _, root in self.modules.roots())
         return self._still.called(module, step) or self._untrained.called(module, trained, step)

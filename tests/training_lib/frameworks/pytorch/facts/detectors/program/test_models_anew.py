@@ -19,7 +19,7 @@ class Rows(torch.utils.data.Dataset[int]):
     """A data set."""
 
 
-def trained(  # noqa: PLR0913 - the ways in which programs differ
+def trained(
     *,
     models: int,
     passes: int = 1,

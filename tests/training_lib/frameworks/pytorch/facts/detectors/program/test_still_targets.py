@@ -33,7 +33,7 @@ def trained_network() -> nn.Sequential:
     found = network()
     with torch.no_grad():
         for each in found.parameters():
-            each += torch.randn_like(each) * 3
+            each.add_(torch.randn_like(each), alpha=3)
     return found
 
 
@@ -79,7 +79,7 @@ def slowly(target: nn.Module, model: nn.Module, _: int) -> None:
 )
 @pytest.mark.parametrize("is_held", [False, True], ids=["beside", "within"])
 def test_targets(
-    capturing: Any, target_of: Any, update: Any, reads_the_same: bool, steps: int, is_held: bool
+    capturing: Any, target_of: Any, update: Any, *, reads_the_same: bool, steps: int, is_held: bool
 ) -> None:
     torch.manual_seed(0)
     agent = Agent()

@@ -41,7 +41,11 @@ class _Values(NamedTuple):
 
 
 class _Offset(NamedTuple):
-    """What was added to the rows of a call before a module, shape (rows, numbers), and the first numbers of the rows."""
+    """An addition to the rows of a call before a module.
+
+    added  what was added, shape (rows, numbers)
+    rows   the first numbers of the rows
+    """
 
     module: weakref.ref[nn.Module]
     added: torch.Tensor
@@ -154,9 +158,9 @@ def _added(before: torch.Tensor, now: torch.Tensor) -> torch.Tensor | None:
     difference = now - before
     added = difference[:, 0]
     rest = (difference - added[:, None]).abs().max()
-    apart = (added - added.mean(0)).abs().max()
+    spread = (added - added.mean(0)).abs().max()
     limit = _ROUNDING * torch.maximum(now.abs().max(), before.abs().max())
-    return added if bool((rest <= limit) & (apart > 10 * limit)) else None
+    return added if bool((rest <= limit) & (spread > 10 * limit)) else None
 
 
 def _is_alike(one: _Offset, other: _Offset) -> bool:

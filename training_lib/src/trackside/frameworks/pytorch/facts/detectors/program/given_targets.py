@@ -70,4 +70,9 @@ class GivenTargets:
 
 def _are_tokens(found: Any) -> bool:
     is_whole = isinstance(found, torch.Tensor) and found.dtype == torch.int64
-    return is_whole and _FEWEST_TOKENS <= found.numel() <= _MOST_TOKENS and not is_in_cuda_graph(found) and has_memory(found)
+    return (
+        is_whole
+        and _FEWEST_TOKENS <= found.numel() <= _MOST_TOKENS
+        and not is_in_cuda_graph(found)
+        and has_memory(found)
+    )

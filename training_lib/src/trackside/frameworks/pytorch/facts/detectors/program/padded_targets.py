@@ -1,4 +1,4 @@
-"""Targets of padding that count: cross entropy for each token, whose rows are filled up, without an index to ignore.
+"""Targets of padding that count: cross entropy for each token of rows with padding, and no index to ignore.
 
 The tokens that embeddings read, and the targets that `nn.CrossEntropyLoss` is called with, are compared at the calls
 that are watched anyway. Padding is one token, at the ends of rows of unlike lengths and nowhere else.
