@@ -72,6 +72,7 @@ ONE_TEXT = np.tile(np.arange(8), (32, 1))
 SMALL = RANDOM.normal(size=(32, 4)).astype(np.float32)
 CASES = [
     case("pixels of 0 to 255", IMAGES * 255, fires=True),
+    case("pixels divided by 255 twice", IMAGES / 255, fires=True),
     case("far from zero", GOOD + 1000, fires=True),
     case("one feature is huge", UNEVEN, fires=True),
     case("the same for each sample", np.ones((32, 8), np.float32) * GOOD[:1], fires=True),
@@ -108,6 +109,10 @@ CASES = [
         collections={"model_inputs": ("^Net_input_[01]$",)},
     ),
     case("pixels of 0 to 1", IMAGES),
+    case("returns of a day", GOOD * np.float32(0.01)),
+    case("a few words of many", np.eye(32, 50_000, dtype=np.float32)),
+    case("small, but it learns", IMAGES / 255, loss=falling(2.3, 0.1, 101)),
+    case("small, but normalised by the model", IMAGES / 255, roles=("normalization", "linear")),
     case("large, but normalised by the model", GOOD * 1000, roles=("normalization", "linear")),
     case("large, but it learns", GOOD * 1000, loss=falling(2.3, 0.1, 101)),
     case("tokens", RANDOM.integers(0, 50_000, size=(32, 8))),

@@ -19,15 +19,17 @@ from trackside.situation.constants import (
     MASKED,
     MOST_VALUES,
     SEVERAL,
+    TINY_INPUT,
 )
 from trackside.situation.labels import as_classes
 from trackside.situation.medians import median
 from trackside.trial.window import Window
 
-CONSTANT, SPREAD, SIZE, BROKEN, UNLIKE = (
+CONSTANT, SPREAD, SIZE, TINY, BROKEN, UNLIKE = (
     "deviation between the samples of a batch",
     "largest feature's size over the middle one's",
     "root mean square of the inputs",
+    "root mean square of the inputs that are not zero",
     "non-finite inputs",
     "ratio of the inputs' deviations in training and in evaluation",
 )
@@ -146,13 +148,16 @@ def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float) -> Wron
 
 
 def _unscaled(samples: NDArray[np.float64], scale: float, *, size: float, ratio: float, is_table: bool) -> Wrong | None:
-    """Return the fault of inputs that are too large, or uneven; None if they are well scaled.
+    """Return the fault of inputs that are too large, too small, or uneven; None if they are well scaled.
 
     samples  shape (samples, numbers)
     scale    root mean square of all numbers
     """
     if scale > size:
         return Wrong(SIZE, scale, ">", size)
+    filled = math.sqrt(float(np.square(samples).sum()) / max(1, int(np.count_nonzero(samples))))
+    if 0 < filled < TINY_INPUT:
+        return Wrong(TINY, filled, "<", TINY_INPUT)
     if is_table and samples.shape[1] > 2:
         sizes = np.sqrt(np.square(samples).mean(axis=0))
         usual = median(sizes[sizes > 0]) if (sizes > 0).any() else 0.0

@@ -27,6 +27,7 @@ from trackside.situation.inputs import (
     CONSTANT,
     SIZE,
     SPREAD,
+    TINY,
     UNLIKE,
     came_before,
     is_mask,
@@ -74,7 +75,7 @@ class UnnormalizedInputs(Rule):
            of all other inputs at this step is too: positions and masks are the same for each sample, and mean no harm.
            Of tokens each batch before must have been the same: generations that share one prompt differ from the next.
            Programs with several optimizers are left out: what one model makes for another is no data.
-        3. Too large: the root mean square is above `threshold_size`.
+        3. Too large: the root mean square is above `threshold_size`; or too small: that of all but zeros is below 0.005.
         4. Uneven, for inputs of shape (samples, features): the root mean square of the largest feature is more than
            `threshold_ratio` times that of the middle one.
         5. Points 3 and 4 are silent where the model normalises its inputs itself (its first layer is a normalisation),
@@ -120,7 +121,7 @@ class UnnormalizedInputs(Rule):
         Suspect(Cause.UNNORMALIZED_INPUTS, "training and evaluation differ: {comparison}", (UNLIKE,)),
         Suspect(Cause.NON_FINITE_DATA, "{comparison}", (BROKEN,)),
         Suspect(Cause.CONSTANT_INPUTS, "{comparison}", (CONSTANT,)),
-        Suspect(Cause.UNNORMALIZED_INPUTS, "{comparison}", (SIZE, SPREAD)),
+        Suspect(Cause.UNNORMALIZED_INPUTS, "{comparison}", (SIZE, TINY, SPREAD)),
     )
     shows_its_cause = True  # it reads the batch that the model gets: no other evidence explains what stands there
     what_to_do = (
@@ -249,7 +250,7 @@ class UnnormalizedInputs(Rule):
 
 def _graded(finding: Finding, *, is_one_of_many: bool) -> Finding:
     """Return a finding with its grade: a remark for the size of one entry of many, which may enter no layer."""
-    is_doubtful = is_one_of_many and finding.measure in {SIZE, SPREAD}
+    is_doubtful = is_one_of_many and finding.measure in {SIZE, TINY, SPREAD}
     grade = Severity.INFO if is_doubtful else Severity.WARNING
     return replace(Beside(is_one_of_many).beside(finding), grade=grade)
 
@@ -286,7 +287,7 @@ def _excused(window: Window) -> frozenset[str]:
     An estimator without losses tells by its end, and by its score of held-out rows, that large inputs harm it.
     """
     if _copes(window):
-        return frozenset({SIZE, SPREAD})
+        return frozenset({SIZE, TINY, SPREAD})
     is_unharmed = not any(window.statistic(name, "mean", mode=None) for name in (RAN_OUT, HELD_OUT_SCORE))
     return frozenset({SIZE} if window.facts is not None and window.facts.is_of_fits and is_unharmed else ())
 
