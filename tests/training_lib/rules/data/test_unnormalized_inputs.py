@@ -72,7 +72,6 @@ ONE_TEXT = np.tile(np.arange(8), (32, 1))
 SMALL = RANDOM.normal(size=(32, 4)).astype(np.float32)
 CASES = [
     case("pixels of 0 to 255", IMAGES * 255, fires=True),
-    case("pixels divided by 255 twice", IMAGES / 255, fires=True),
     case("far from zero", GOOD + 1000, fires=True),
     case("one feature is huge", UNEVEN, fires=True),
     case("the same for each sample", np.ones((32, 8), np.float32) * GOOD[:1], fires=True),
@@ -84,6 +83,7 @@ CASES = [
     entries("constant inputs beside a mask", np.ones((32, 8), np.float32), CAUSAL, fires=(0,)),
     entries("two inputs, one of them large", GOOD, GOOD * 1000, fires=(1,)),
     entries("a large input beside tokens", RANDOM.integers(0, 50, size=(32, 8)), GOOD * 1000, fires=(1,)),
+    case("pixels divided by 255 twice", IMAGES / 255, fires=True),
     case("standardised", GOOD),
     entries("a causal mask", GOOD, CAUSAL),
     entries("a mask of padding", GOOD, PADDED),
@@ -167,7 +167,7 @@ def test_only_what_was_saved_at_this_step_is_judged() -> None:
 
 @given(
     shape=st.tuples(st.integers(8, 20), st.integers(1, 6)),
-    scale=st.floats(1e-3, 3.0),
+    scale=st.floats(3e-2, 3.0),
     shift=st.floats(-3.0, 3.0),
     seed=st.integers(0, 99),
 )

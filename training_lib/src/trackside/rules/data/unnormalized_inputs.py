@@ -153,7 +153,8 @@ class UnnormalizedInputs(Rule):
                     continue
                 size = math.inf if SIZE in excused and SPREAD not in excused else self.threshold_size
                 finding = self._judge(window, name, column.worker, batch, size=size)
-                finding = finding or self._unlike(window, name, column.worker)
+                if finding is None or finding.measure == TINY:
+                    finding = self._unlike(window, name, column.worker) or finding
                 varies |= finding is None or finding.measure != CONSTANT
                 well_scaled[_module_of(name)] += finding is None and batch.dtype.kind == "f"
                 if finding is None or finding.measure in excused:
