@@ -292,6 +292,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "inverted-mask": (OF_NETWORKS, "masks are not read"),
     "drifting-data": (OF_NETWORKS, "data sets are not read"),
     "another-model": (OF_NETWORKS, "models are not followed"),
+    "collapsed-views": (OF_NETWORKS, "graphs are not read"),
     "wrong-axis": (OF_NETWORKS, "the graph of a loss is not read"),
 }
 EXCEPTIONS: Mapping[tuple[str, str], str] = {

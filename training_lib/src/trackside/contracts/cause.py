@@ -94,6 +94,7 @@ class Cause(str, Enum):
     OWN_STATISTICS = "own-statistics"
     INVERTED_MASK = "inverted-mask"
     ANOTHER_MODEL = "another-model"
+    COLLAPSED_VIEWS = "collapsed-views"
 
 
 @dataclass(frozen=True)
@@ -303,6 +304,10 @@ EXPLANATIONS = {
     Cause.ANOTHER_MODEL: Explanation(
         "another model is used than the one that is trained",
         "Make the model once, before the loop, and evaluate this one.",
+    ),
+    Cause.COLLAPSED_VIEWS: Explanation(
+        "the model gives nearly the same for all samples, so that two views of one are alike for nothing",
+        "Let no gradient pass to one of the two views (detach), or add a term that drives other samples apart.",
     ),
     Cause.DROPOUT_TOO_STRONG: Explanation(
         "dropout drops so many values that little is left to learn from",

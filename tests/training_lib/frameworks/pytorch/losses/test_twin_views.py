@@ -14,7 +14,7 @@ from torch.nn import functional
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, column, opened
 from trackside.contracts.capture_request import StatisticsRequest
 from trackside.contracts.run.recorded_names import SAME_VIEWS
-from trackside.frameworks.pytorch.losses.twin_views import same_views
+from trackside.frameworks.pytorch.losses.twin_views import views_of
 
 torch.set_num_threads(1)
 ROWS, WIDTH = 8, 6
@@ -53,6 +53,10 @@ def of_each_sample(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
     return (functional.cross_entropy(one, labels, reduction="none") - two.softmax(1).pow(2).sum(1)).mean()
 
 
+def likeness(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    return -functional.cosine_similarity(one, two, dim=-1).mean()
+
+
 def distinct(x: torch.Tensor) -> torch.Tensor:
     return x + 0.1 * torch.randn_like(x)
 
@@ -64,8 +68,8 @@ def same(x: torch.Tensor) -> torch.Tensor:
 def views(model: nn.Module, compare: Any, second: Callable[[torch.Tensor], torch.Tensor]) -> float | None:
     torch.manual_seed(0)
     x = torch.randn(ROWS, WIDTH)
-    found = same_views(compare(model(x), model(second(x))).grad_fn)
-    return None if found is None else float(found)
+    found = views_of(compare(model(x), model(second(x))).grad_fn)
+    return None if found is None else float(found.same)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,7 @@ def views(model: nn.Module, compare: Any, second: Callable[[torch.Tensor], torch
         pytest.param(dense, product, id="a product"),
         pytest.param(convolved, product, id="convolutions and norms"),
         pytest.param(dense, distance, id="a distance"),
+        pytest.param(dense, likeness, id="a cosine"),
     ],
 )
 def test_the_same_views_are_told_from_different_ones(make: Callable[[], nn.Module], compare: Any) -> None:
@@ -106,7 +111,9 @@ def with_labels(anchor: torch.Tensor, alike: torch.Tensor, again: torch.Tensor) 
 def test_of_three_passes_those_count_that_meet(compare: Any, second: Any, third: Any, wanted: float) -> None:
     torch.manual_seed(0)
     model, x = dense(), torch.randn(ROWS, WIDTH)
-    assert float(same_views(compare(model(x), model(second(x)), model(third(x))).grad_fn)) == wanted
+    found = views_of(compare(model(x), model(second(x)), model(third(x))).grad_fn)
+    assert found is not None
+    assert float(found.same) == wanted
 
 
 def test_passes_that_drop_other_units_differ() -> None:
@@ -130,13 +137,13 @@ def test_what_compares_no_two_passes_is_left_out(make: Callable[[], nn.Module], 
 
 
 def test_one_pass_is_left_out() -> None:
-    assert same_views(functional.cross_entropy(dense()(torch.randn(8, WIDTH)), torch.arange(8) % 5).grad_fn) is None
+    assert views_of(functional.cross_entropy(dense()(torch.randn(8, WIDTH)), torch.arange(8) % 5).grad_fn) is None
 
 
 def test_inputs_that_are_trained_are_left_out() -> None:
     """As of a physics-informed network, which asks its model for the same points twice."""
     points, model = torch.randn(8, WIDTH, requires_grad=True), dense()
-    assert same_views(product(model(points), model(points)).grad_fn) is None
+    assert views_of(product(model(points), model(points)).grad_fn) is None
 
 
 @pytest.mark.parametrize(("second", "wanted"), [(same, 1.0), (distinct, 0.0)])
@@ -150,3 +157,35 @@ def test_they_are_numbers_of_the_steps_with_a_look(tmp_path: Path, second: Any, 
             info_nce(model(x), model(second(x))).backward()
             optimizer.step()
     assert column(opened(tmp_path), SAME_VIEWS, "mean") == dict.fromkeys([1, 5, 10, 15, 20], wanted)
+
+
+@pytest.mark.parametrize("collapse", [0.0, 0.5, 1.0], ids=["as made", "half", "collapsed"])
+def test_the_spread_is_that_of_the_outputs(collapse: float) -> None:
+    torch.manual_seed(0)
+    model, x = dense(), torch.randn(ROWS, WIDTH)
+    with torch.no_grad():
+        last = model[-1]  # type: ignore[index]
+        last.weight *= 1 - collapse
+        last.bias += collapse
+    outputs = model(x)
+    found = views_of(likeness(outputs, model(distinct(x))).grad_fn)
+    directions = functional.normalize(outputs.detach(), dim=1)
+    assert found is not None
+    assert found.spread is not None
+    assert float(found.spread) == pytest.approx(1 - float(directions.mean(0).square().sum()), abs=1e-5)
+    assert (float(found.spread) < 1e-5) is (collapse == 1)
+
+
+def test_the_spread_of_few_samples_and_of_layers_without_a_bias_is_unknown() -> None:
+    torch.manual_seed(0)
+    few, model = torch.randn(4, WIDTH), dense()
+    found = [
+        views_of(product(model(few), model(distinct(few))).grad_fn),
+        views_of(product(*two_views(convolved())).grad_fn),
+    ]
+    assert [each is not None and each.spread is None for each in found] == [True, True]
+
+
+def two_views(model: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.randn(ROWS, WIDTH)
+    return model(x), model(distinct(x))

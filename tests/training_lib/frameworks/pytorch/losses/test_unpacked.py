@@ -18,7 +18,7 @@ from trackside.frameworks.pytorch.losses.detectors.saturation import step_share
 from trackside.frameworks.pytorch.losses.target_columns import column_numbers
 from trackside.frameworks.pytorch.losses.target_places import target_places
 from trackside.frameworks.pytorch.losses.targets import share_beyond_reach_by_hand, targets_of_each
-from trackside.frameworks.pytorch.losses.twin_views import same_views
+from trackside.frameworks.pytorch.losses.twin_views import views_of
 
 LAYER = nn.Linear(8, 4)
 
@@ -37,7 +37,7 @@ def outputs(x: Tensor) -> Tensor:
         targets_of_each,
         share_beyond_reach_by_hand,
         column_numbers,
-        same_views,
+        views_of,
         lambda end: numbers_of(attention_nodes(end)),
     ],
 )

@@ -65,6 +65,7 @@ from trackside.contracts.run.recorded_names import (
     UNSPLIT_TREES,
     UNTRAINED_TOKENS,
     UPDATE_SIZE,
+    VIEW_SPREAD,
     WITHOUT_GRADIENTS,
     loss_term,
     loss_term_guess,
@@ -165,6 +166,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         SAME_VIEWS,
         "mean",
         "1 where two passes of one model that the loss compares were the same, else 0; at steps with a look",
+    ),
+    StepNumber(
+        VIEW_SPREAD,
+        "mean",
+        "1 less the squared length of the mean direction of the outputs of these passes: 0 where all samples have one",
     ),
     StepNumber(
         TARGET_SCALE,

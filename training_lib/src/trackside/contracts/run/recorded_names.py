@@ -16,6 +16,7 @@ RESTED_STEPS = "trackside/rested_steps"
 BATCH = "trackside/batch"
 BATCH_OF_ONE_ROW = "trackside/batch_of_one_row"
 SAME_VIEWS = "trackside/same_views"
+VIEW_SPREAD = "trackside/view_spread"
 TARGET_SCALE = "trackside/target_scale"
 SMALL_TARGET_ERROR = "trackside/small_target_error"
 LARGE_TARGET_ERROR = "trackside/large_target_error"
@@ -85,6 +86,7 @@ _PLAIN = {  # where the words of the name itself would not do
     BATCH: "the batch",
     BATCH_OF_ONE_ROW: "a batch of one row over and over",
     SAME_VIEWS: "two views of one input that are the same",
+    VIEW_SPREAD: "the spread of the outputs for two views",
     TARGET_PLACES: "the places of the loss's targets",
     TARGET_SCALE: "the scales of the target's columns",
     SMALL_TARGET_ERROR: "the error of the target's small columns",

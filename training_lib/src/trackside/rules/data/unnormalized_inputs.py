@@ -75,7 +75,7 @@ class UnnormalizedInputs(Rule):
            of all other inputs at this step is too: positions and masks are the same for each sample, and mean no harm.
            Of tokens each batch before must have been the same: generations that share one prompt differ from the next.
            Programs with several optimizers are left out: what one model makes for another is no data.
-        3. Too large: the root mean square is above `threshold_size`; or too small: that of all but zeros is below 0.005.
+        3. Too large: the root mean square is above `threshold_size`; too small: that of all but zeros is below 0.005.
         4. Uneven, for inputs of shape (samples, features): the root mean square of the largest feature is more than
            `threshold_ratio` times that of the middle one.
         5. Points 3 and 4 are silent where the model normalises its inputs itself (its first layer is a normalisation),

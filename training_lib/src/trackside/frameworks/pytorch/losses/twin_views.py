@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.losses.attention import kept
 
 MOST_NODES = 4000  # of a graph; a larger one is not looked at
 FEWEST_LAYERS, MOST_COMPARED = 2, 32
 _PASSES = {2, 3}  # a pair, or an anchor with one like it and one unlike it
 _ROWS = 16  # of each input that are compared
+_FEWEST_SAMPLES, _MOST_SAMPLES = 8, 64  # of the outputs whose spread is taken
+_SMALLEST = 1e-12  # length of an output
 _LONGEST_WALK = 4
 _LAYERS = {  # kind -> places of the input and of the weight among its inputs, and the name of the kept input
     "AddmmBackward0": (1, 2, "mat1"),
@@ -27,15 +30,25 @@ _LAYERS = {  # kind -> places of the input and of the weight among its inputs, a
     "ConvolutionBackward0": (0, 1, "input"),
 }
 _MEETINGS = {
-    "CatBackward0", "StackBackward0", "MmBackward0", "BmmBackward0", "SubBackward0", "MseLossBackward0",
+    "CatBackward0", "StackBackward0", "MmBackward0", "BmmBackward0", "MulBackward0", "SubBackward0", "MseLossBackward0",
 }  # fmt: skip
 _OF_BATCHES = 2  # numbers of dimensions from which a difference is one of outputs, not of losses of samples
 
 
-def same_views(end: Any) -> torch.Tensor | None:
-    """Return 1 if two passes that a loss compares are the same, 0 if all differ, as a tensor without dimensions.
+class Views(NamedTuple):
+    """The passes that a loss compares, as tensors without dimensions.
 
-    None if the loss compares no two passes of one model, or nothing is kept of them.
+    same    1 if two of them are the same, 0 if all differ
+    spread  1 less the squared length of the mean direction of what the last linear layer gives for one of them: 0 where
+            all samples have one direction, near 1 where these are spread evenly; None without such a layer
+    """
+
+    same: torch.Tensor
+    spread: torch.Tensor | None
+
+
+def views_of(end: Any) -> Views | None:
+    """Return the passes that a loss compares; None if it compares none of one model, or nothing is kept of them.
 
     Args:
         end: The last node of the loss.
@@ -57,7 +70,22 @@ def same_views(end: Any) -> torch.Tensor | None:
         equal = [[_are_equal(each[i], each[j]) for each in inputs] for i, j in met]
     if len({one.device for each in equal for one in each}) > 1:
         return None
-    return torch.stack([torch.stack(each).all() for each in equal]).any().float()
+    same = torch.stack([torch.stack(each).all() for each in equal]).any().float()
+    return Views(same, _spread(uses[0][met[0][0]]))
+
+
+def _spread(layer: Any) -> torch.Tensor | None:
+    """Return the spread of the directions of what a linear layer gives."""
+    if layer.name() != "AddmmBackward0":
+        return None
+    rows, weight = kept(layer, "mat1"), kept(layer, "mat2")
+    bias = getattr(layer.next_functions[0][0], "variable", None)
+    if rows is None or weight is None or len(rows) < _FEWEST_SAMPLES or bias is None or not has_memory(bias):
+        return None
+    with torch.no_grad():
+        given = torch.addmm(bias.detach().float(), rows.detach()[:_MOST_SAMPLES].float(), weight.detach().float())
+        directions = given / given.norm(dim=1, keepdim=True).clamp(min=_SMALLEST)
+        return 1 - directions.mean(0).square().sum()
 
 
 def _nodes(end: Any) -> list[Any]:

@@ -26,6 +26,7 @@ from trackside.contracts.run.recorded_names import (
     SMALL_TARGET_ERROR,
     TARGET_PLACES,
     TARGET_SCALE,
+    VIEW_SPREAD,
     loss_term,
     loss_term_guess,
 )
@@ -35,7 +36,7 @@ from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbe
 from trackside.frameworks.pytorch.losses.target_columns import column_numbers
 from trackside.frameworks.pytorch.losses.target_places import target_places
 from trackside.frameworks.pytorch.losses.terms import TermGradients
-from trackside.frameworks.pytorch.losses.twin_views import same_views
+from trackside.frameworks.pytorch.losses.twin_views import views_of
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 
 MOST_PARAMETERS = 16  # whose gradients are measured before they are averaged
@@ -134,12 +135,14 @@ class GraphLooks:
         if self._view_misses >= _TRIES:
             return
         try:
-            found = same_views(end)
+            found = views_of(end)
         except RuntimeError:  # the script has written over what the graph keeps
             found = None
         self._view_misses = self._view_misses + 1 if found is None else 0
         if found is not None:
-            self._add(SAME_VIEWS, "mean", found)
+            self._add(SAME_VIEWS, "mean", found.same)
+            if found.spread is not None:
+                self._add(VIEW_SPREAD, "mean", found.spread)
 
     def _look_at_columns(self, end: Any) -> None:
         try:
