@@ -17,8 +17,9 @@ from tests.for_each import for_each
 
 FRAMEWORKS = Path(__file__).parents[2] / "training_lib/src/trackside/frameworks"
 FOLDERS = (FRAMEWORKS / "pytorch", FRAMEWORKS.parent / "adapters" / "keras", FRAMEWORKS.parent / "integrations")
-# `kept` of `losses/attention.py` and `readable_tensors` of `ground/batch_tensors.py` ask themselves.
-GATE = {"has_memory", "have_memory", "have_rows", "with_memory", "readable", "kept", "readable_tensors"}
+# `kept` of `losses/attention.py`, `readable_tensors` of `ground/batch_tensors.py` and `is_readable` of
+# `ground/initial_values.py` ask themselves.
+GATE = {"has_memory", "have_memory", "have_rows", "with_memory", "readable", "kept", "readable_tensors", "is_readable"}
 READS = {
     "abs", "add_", "allclose", "aminmax", "any", "argmax", "bincount", "cat", "clone", "coalesce", "contiguous",
     "copy_", "count_nonzero", "cpu", "data_ptr", "detach", "double", "equal", "float", "isfinite", "isnan", "item",
@@ -41,6 +42,9 @@ _SENT = "numbers that readers of ours have computed, and losses that were asked 
 _COPIED = "`TensorSaver` has asked, and a copy is ours"
 # (file, function, or * for all) -> why what it reads is ours, has been asked for, or is no tensor.
 OURS: dict[tuple[str, str], str] = {
+    ("frameworks/pytorch/facts/detectors/modules/row_places.py", "_is_alike"): "numbers that `_see` has copied",
+    ("frameworks/pytorch/facts/detectors/modules/row_places.py", "_are_others"): "numbers that `called` has copied",
+    ("frameworks/pytorch/facts/detectors/program/still_targets.py", "_add"): "samples that `sample_of` has copied",
     ("frameworks/pytorch/facts/detectors/program/drifting_data.py", "is_drifting"): "arrays of NumPy that were copied",
     ("frameworks/pytorch/facts/detectors/program/drifting_data.py", "_are_alike"): "arrays of NumPy that were copied",
     (

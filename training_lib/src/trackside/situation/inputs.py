@@ -19,7 +19,6 @@ from trackside.situation.constants import (
     MASKED,
     MOST_VALUES,
     SEVERAL,
-    TINY_INPUT,
 )
 from trackside.situation.labels import as_classes
 from trackside.situation.medians import median
@@ -130,7 +129,7 @@ def unlikeness(trained: NDArray[np.float64], evaluated: float) -> float:
     return evaluated / most if evaluated > most else least / evaluated if evaluated < least else 0.0
 
 
-def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float) -> Wrong | None:
+def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float, least: float = 0.0) -> Wrong | None:
     """Return the first fault of a batch of inputs, shape (samples, ...); None without one."""
     if batch.dtype.kind not in "fiu" or batch.ndim < 2 or len(batch) < ENOUGH_SAMPLES or not batch.size:
         return None
@@ -143,11 +142,15 @@ def wrong_with(batch: NDArray[np.generic], *, size: float, ratio: float) -> Wron
     if deviation <= FLOAT32_ROUNDING * max(scale, 1e-30):
         return Wrong(CONSTANT, deviation, "<", max(FLOAT32_ROUNDING * scale, math.ulp(deviation) + deviation, 1e-37))
     return (
-        _unscaled(samples, scale, size=size, ratio=ratio, is_table=batch.ndim == 2) if batch.dtype.kind == "f" else None
+        _unscaled(samples, scale, size=size, ratio=ratio, least=least, is_table=batch.ndim == 2)
+        if batch.dtype.kind == "f"
+        else None
     )
 
 
-def _unscaled(samples: NDArray[np.float64], scale: float, *, size: float, ratio: float, is_table: bool) -> Wrong | None:
+def _unscaled(
+    samples: NDArray[np.float64], scale: float, *, size: float, ratio: float, least: float, is_table: bool
+) -> Wrong | None:
     """Return the fault of inputs that are too large, too small, or uneven; None if they are well scaled.
 
     samples  shape (samples, numbers)
@@ -156,8 +159,8 @@ def _unscaled(samples: NDArray[np.float64], scale: float, *, size: float, ratio:
     if scale > size:
         return Wrong(SIZE, scale, ">", size)
     filled = math.sqrt(float(np.square(samples).sum()) / max(1, int(np.count_nonzero(samples))))
-    if 0 < filled < TINY_INPUT:
-        return Wrong(TINY, filled, "<", TINY_INPUT)
+    if 0 < filled < least:
+        return Wrong(TINY, filled, "<", least)
     if is_table and samples.shape[1] > 2:
         sizes = np.sqrt(np.square(samples).mean(axis=0))
         usual = median(sizes[sizes > 0]) if (sizes > 0).any() else 0.0

@@ -63,8 +63,10 @@ class CollapsedViews(Rule):
         "Watch the deviation of the outputs between the samples of a batch beside the loss.",
     )
 
-    least: float = parameter(0.1, "spread of directions below which outputs are alike", minimum=0, maximum=1)
-    share: float = parameter(1 / 3, "of the first spread, below which it has fallen", minimum=0, maximum=1)
+    least: float = parameter(
+        0.1, "share of the largest spread of directions, below which outputs are alike", minimum=0, maximum=1
+    )
+    share: float = parameter(1 / 3, "share of the first spread, below which it has fallen", minimum=0, maximum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker with outputs that have collapsed."""

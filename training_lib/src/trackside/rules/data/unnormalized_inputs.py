@@ -75,7 +75,7 @@ class UnnormalizedInputs(Rule):
            of all other inputs at this step is too: positions and masks are the same for each sample, and mean no harm.
            Of tokens each batch before must have been the same: generations that share one prompt differ from the next.
            Programs with several optimizers are left out: what one model makes for another is no data.
-        3. Too large: the root mean square is above `threshold_size`; too small: that of all but zeros is below 0.005.
+        3. Too large: the root mean square is above `threshold_size`. Too small: without zeros it is below `least_size`.
         4. Uneven, for inputs of shape (samples, features): the root mean square of the largest feature is more than
            `threshold_ratio` times that of the middle one.
         5. Points 3 and 4 are silent where the model normalises its inputs itself (its first layer is a normalisation),
@@ -131,6 +131,7 @@ class UnnormalizedInputs(Rule):
     )
 
     threshold_size: float = parameter(20.0, "root mean square of the inputs above which they are too large", minimum=0)
+    least_size: float = parameter(0.005, "root mean square of an input of numbers below which it is tiny", minimum=0)
     threshold_ratio: float = parameter(
         1000.0, "size of the largest feature, as a multiple of the middle one's, above which they are uneven", minimum=1
     )
@@ -195,7 +196,7 @@ class UnnormalizedInputs(Rule):
     def _judge(
         self, window: Window, name: str, worker: str, batch: NDArray[np.generic], *, size: float
     ) -> Finding | None:
-        wrong = wrong_with(batch, size=size, ratio=self.threshold_ratio)
+        wrong = wrong_with(batch, size=size, ratio=self.threshold_ratio, least=self.least_size)
         if wrong is None:
             return None
         return Finding(

@@ -107,7 +107,7 @@ class StaleStatistics(Rule):
 
     steps: int = parameter(20, "steps that the state must have been stale", minimum=1)
     target_steps: int = parameter(20_000, "steps in which a target network must not have changed", minimum=1)
-    target_steps_at_end: int = parameter(200, "the same, in a run that has ended", minimum=1)
+    target_steps_at_end: int = parameter(200, "the same number of steps, in a run that has ended", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per layer with stale state."""

@@ -235,7 +235,9 @@ class Validation:
         if root is not None and not torch.is_grad_enabled():
             self._still.explained()
             self._untrained.explained()
-        elif root is None and self._counts(module):
+        elif root is None and _stands_in(
+            self._still, self._untrained, module, modules=self.modules, engine=self._engine
+        ):
             self._copy_counted()
         if is_trained and root is not None and self._in_training_mode.is_looking:
             self._in_training_mode.model_called(args, kwargs)
@@ -253,12 +255,6 @@ class Validation:
             self._begin_step(module)
             self._random.call_begins(root or module, args, kwargs)
         return True
-
-    def _counts(self, module: torch.nn.Module) -> bool:
-        """Return True if a model that no optimizer trains is about to be called in place of the trained one."""
-        step = self._engine.mode_step(TRAIN)
-        trained = (root for _, root in self.modules.roots())
-        return self._still.called(module, step) or self._untrained.called(module, trained, step)
 
     def model_returned(self, output: Any) -> None:
         """Read the loss in the output of a model; see `CallWatcher`."""
@@ -312,3 +308,16 @@ class Validation:
         if self.has_set_mode and self._engine.mode == EVAL:
             self._engine.set_mode(TRAIN)
         self.has_set_mode = False
+
+
+def _stands_in(
+    still: StillCopies,
+    untrained: UntrainedModels,
+    module: torch.nn.Module,
+    *,
+    modules: TrainedModules,
+    engine: StepEngine,
+) -> bool:
+    """Return True if a model that no optimizer trains is about to be called in place of the trained one."""
+    step, roots = engine.mode_step(TRAIN), [root for _, root in modules.roots()]
+    return still.called(module, step) or untrained.called(module, roots, step)

@@ -1,9 +1,10 @@
 """Target networks that nothing updates: copies of a trained model that targets are computed with, and that stand still.
 
 The target of Q-learning, and the slow twin of two views, are called without gradients beside the trained model, on
-other inputs: the next states, or another view. A reference of a fine-tuning, a teacher and a random network to distil
-read what the model reads, and stand still on purpose. Copies are looked for once, among the models that were there at
-the first step, and read at the calls that are watched anyway. Nothing on a device is read.
+other numbers: the next states, or another view. A reference of a fine-tuning, a teacher and a random network to distil
+read what the model reads, and stand still on purpose; what reads tokens is left alone. Copies are looked for once,
+among the models that were there at the first step, and read at the calls that are watched anyway. Nothing on a device
+is read.
 """
 
 from __future__ import annotations
@@ -46,6 +47,14 @@ class _Copy:
     inputs: list[torch.Tensor] = field(default_factory=list)  # in the open step
 
 
+@dataclass
+class _Given:
+    """The inputs of a trained model in the open step, and whether any of them came with gradients."""
+
+    inputs: list[torch.Tensor] = field(default_factory=list)
+    has_gradients: bool = False
+
+
 @watches(STILL_TARGET_STEPS)
 class StillTargets:
     """The copies of the trained models, and the inputs of both at the steps that watch calls."""
@@ -54,7 +63,7 @@ class StillTargets:
         self._watch = watch
         self._held: set[int] = set()  # ids of parameters that optimizers have stepped
         self._copies: weakref.WeakKeyDictionary[nn.Module, _Copy] = weakref.WeakKeyDictionary()
-        self._trained: weakref.WeakKeyDictionary[nn.Module, list[torch.Tensor]] = weakref.WeakKeyDictionary()
+        self._trained: weakref.WeakKeyDictionary[nn.Module, _Given] = weakref.WeakKeyDictionary()
         self._steps = 0
 
     def before_step(self, optimizer: Optimizer) -> None:
@@ -72,11 +81,14 @@ class StillTargets:
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Note the input of a copy without gradients, and of its model with them."""
-        copy = self._copies.get(module) if self._copies else None
+        if not self._copies:
+            return
+        copy, trained = self._copies.get(module), self._trained.get(module)
         if copy is not None and not torch.is_grad_enabled():
             copy.inputs += _numbers_of(args, kwargs)
-        elif module in self._trained and torch.is_grad_enabled():
-            self._trained[module] += _numbers_of(args, kwargs)
+        elif trained is not None:
+            trained.inputs += _numbers_of(args, kwargs)
+            trained.has_gradients |= torch.is_grad_enabled()
 
     def of(self, watch: Watch) -> int:
         """Return the level of steps in which a target has not changed once; 0 without one."""
@@ -107,7 +119,7 @@ class StillTargets:
         matrices = [p for p in parameters_of(module) if p.dim() > 1]
         if any(map(looks_untrained, matrices)) or torch.equal(*samples):
             self._copies[module] = _Copy(weakref.ref(root), number, *samples, self._watch.steps())
-            self._trained[root] = []
+            self._trained[root] = _Given()
 
     def _judge(self) -> None:
         """Count the steps of copies that were called on other inputs than their model, and stand still."""
@@ -115,16 +127,16 @@ class StillTargets:
         for module, copy in list(self._copies.items()):
             root, inputs = copy.root(), copy.inputs
             copy.inputs = []
-            given = self._trained.get(root, []) if root is not None else []
-            if root is None or not inputs or not given:
+            given = self._trained.get(root) if root is not None else None
+            if given is None or not inputs or not given.has_gradients:
                 continue
             is_updated = has_changed(parameters_of(module)[copy.number], copy.copied)
-            if is_updated or any(_are_equal(one, other) for one in inputs for other in given):
+            if is_updated or any(_are_equal(one, other) for one in inputs for other in given.inputs):
                 del self._copies[module]  # one that reads what the model reads is a reference
                 continue
             copy.calls += 1
         for each in self._trained:
-            self._trained[each] = []
+            self._trained[each] = _Given()
         steps = [now - each.since for each in self._copies.values() if each.calls >= FEWEST and self._moves(each)]
         level, self._steps = self.of(self._watch), max(steps, default=0)
         if self.of(self._watch) != level:
@@ -138,7 +150,8 @@ class StillTargets:
 def _numbers_of(args: Any, kwargs: Any) -> list[torch.Tensor]:
     """Return a copy of some numbers of the first input; nothing of one that cannot be read."""
     first = next(iter(flatten(args, kwargs)), None)
-    if first is None or first.dim() < 1 or not first.is_cpu or first.layout != torch.strided or not has_memory(first):
+    is_read = first is not None and first.is_floating_point() and first.is_cpu and first.layout == torch.strided
+    if first is None or not is_read or first.dim() < 1 or not has_memory(first):
         return []
     return [first.detach()[:_ROWS].reshape(-1)[: _ROWS * _NUMBERS].clone()]
 
