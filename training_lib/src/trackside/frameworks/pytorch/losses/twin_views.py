@@ -85,7 +85,8 @@ def _spread(layer: Any) -> torch.Tensor | None:
     with torch.no_grad():
         given = torch.addmm(bias.detach().float(), rows.detach()[:_MOST_SAMPLES].float(), weight.detach().float())
         directions = given / given.norm(dim=1, keepdim=True).clamp(min=_SMALLEST)
-        return 1 - directions.mean(0).square().sum()
+        length: torch.Tensor = directions.mean(0).square().sum()
+        return 1 - length
 
 
 def _nodes(end: Any) -> list[Any]:

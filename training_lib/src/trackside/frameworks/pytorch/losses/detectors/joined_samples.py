@@ -32,7 +32,7 @@ def joined_samples(loss: SeenLoss) -> str:
     """Return what joins samples; "" for nothing, and where the number of samples is unknown."""
     if loss.node is None:
         return ""
-    shape = next((found for each in loss.node.next_functions if (found := shape_of(*each))), ())
+    shape = next((known for each in loss.node.next_functions if (known := shape_of(*each))), ())
     rows = shape[0] if len(shape) == 2 else 0
     nodes = list(_nodes(loss.node)) if rows >= FEWEST else []
     if any(_is_between_rows(node, rows) for node in nodes):
