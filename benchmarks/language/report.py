@@ -25,7 +25,7 @@ from benchmarks.engine.options import add_place, parser
 from benchmarks.engine.pages import replaced
 from benchmarks.engine.stored import RUN, Outcome, missing_of
 from benchmarks.engine.usual import usual_capture
-from benchmarks.language import policies, scripts, trainers
+from benchmarks.language import issues, policies, scripts, trainers
 from benchmarks.language.case import REPORT, TUNE, Case
 from trackside.contracts.verdict import Severity
 
@@ -52,7 +52,7 @@ class Job:
 
 def chosen(*, halves: Sequence[str], seeds: int, only: Sequence[str], with_trainers: bool) -> list[Job]:
     """Return the trainings of these halves whose names hold one of these words."""
-    found = [*policies.cases(), *([*trainers.cases(), *scripts.cases()] if with_trainers else ())]
+    found = [*policies.cases(), *([*trainers.cases(), *scripts.cases(), *issues.cases()] if with_trainers else ())]
     return [
         Job(case, seed)
         for case in found

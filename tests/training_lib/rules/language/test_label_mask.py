@@ -11,8 +11,11 @@ from trackside.contracts.run.recorded_names import (
     DOUBLE_BEGINS,
     LABELLED_ENDS,
     LABELLED_PADDING,
+    LABELLED_PROMPTS,
     LABELLED_TOKENS,
+    ROWS_CUT,
     TARGET_PLACES,
+    UNLABELLED_ROWS,
 )
 from trackside.rules.language.label_mask import LabelMask
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -23,6 +26,9 @@ SHORT = {
     "ends": LABELLED_ENDS,
     "places": TARGET_PLACES,
     "begins": DOUBLE_BEGINS,
+    "prompts": LABELLED_PROMPTS,
+    "rows": UNLABELLED_ROWS,
+    "cut": ROWS_CUT,
 }
 
 
@@ -57,6 +63,13 @@ CASES = [
     case("shifted twice", TARGET_PLACES, tokens=0.9, padding=0.0, ends=1.0, places=2.0),
     case("not shifted, by a loop without labels", TARGET_PLACES, places=0.0),
     case("two begins", DOUBLE_BEGINS, tokens=0.5, ends=1.0, begins=1.0),
+    case(
+        "most rows without a label", UNLABELLED_ROWS, tokens=0.1, padding=0.0, ends=0.2, rows=0.7, prompts=0.0, cut=0.7
+    ),
+    case("most answers cut off", ROWS_CUT, tokens=0.5, padding=0.0, ends=0.2, rows=0.1, prompts=0.0, cut=0.8),
+    case("some answers cut off", tokens=0.5, padding=0.0, ends=0.6, rows=0.05, prompts=0.0, cut=0.4),
+    case("whole texts cut off", tokens=1.0, padding=0.0, ends=0.2, rows=0.0, prompts=1.0, cut=0.8),
+    case("a few rows without a label", tokens=0.5, padding=0.0, ends=0.9, rows=0.1, prompts=0.0, cut=0.1),
     case("prompts masked", tokens=0.4, padding=0.0, ends=1.0, places=1.0, begins=0.0),
     case("the whole text on purpose", tokens=1.0, padding=0.0, ends=1.0),
     case("blocks of a stream of text without ends", tokens=1.0, ends=0.0),

@@ -33,4 +33,4 @@ def test_a_loss_alone_is_no_fine_tuning() -> None:
 def test_each_number_has_a_title() -> None:
     assert {number.name for number in LANGUAGE_NUMBERS} == set(TITLES)
     assert len(set(TITLES.values())) == len(TITLES)
-    assert len(SHARES) == 7
+    assert len(SHARES) == 14

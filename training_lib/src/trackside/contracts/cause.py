@@ -89,6 +89,11 @@ class Cause(str, Enum):
     UNTRAINED_TOKENS = "untrained-tokens"
     HIDDEN_LOSS = "hidden-loss"
     MIXED_DOCUMENTS = "mixed-documents"
+    UNEVEN_ACCUMULATION = "uneven-accumulation"
+    ADAPTER_SETTINGS = "adapter-settings"
+    LENGTH_PREFERENCE = "length-preference"
+    LOOPING_ANSWERS = "looping-answers"
+    REFERENCE_FOLLOWS = "reference-follows"
     SPLITS_FORBIDDEN = "splits-forbidden"
     WRONG_AXIS = "wrong-axis"
     OWN_STATISTICS = "own-statistics"
@@ -375,6 +380,26 @@ EXPLANATIONS = {
     Cause.MIXED_DOCUMENTS: Explanation(
         "documents packed into one row see one another",
         "Leave the attention mask out where position_ids begin anew, or give one that keeps documents apart.",
+    ),
+    Cause.UNEVEN_ACCUMULATION: Explanation(
+        "each backward pass of a step divides by its own number of tokens, or by none for all",
+        "Sum the losses of the tokens, and divide by their number over all passes (num_items_in_batch).",
+    ),
+    Cause.ADAPTER_SETTINGS: Explanation(
+        "the adapter is not the one that is trained, or has a scale without effect or far too large",
+        "Print model.get_model_status(), and the scale: lora_alpha / r, or lora_alpha / sqrt(r) with use_rslora.",
+    ),
+    Cause.LENGTH_PREFERENCE: Explanation(
+        "the length of an answer alone says whether it is the chosen one",
+        "Add pairs in which the chosen answer is the other one by length, or divide log-probabilities by length.",
+    ),
+    Cause.LOOPING_ANSWERS: Explanation(
+        "answers say the same words over and over",
+        "Read the answers with the highest reward; lower the learning rate, or take repeated words off the reward.",
+    ),
+    Cause.REFERENCE_FOLLOWS: Explanation(
+        "the reference model is the trained one: it has its weights, or gets them at each step",
+        "Copy the model before the training, or raise ref_model_sync_steps.",
     ),
     Cause.HIDDEN_LOSS: Explanation(
         "the trainer logs another number in place of a loss that is NaN or infinite",

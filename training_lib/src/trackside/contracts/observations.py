@@ -144,6 +144,32 @@ class SelectionFacts:
     line: str = ""
 
 
+@dataclass(frozen=True)
+class AdapterFacts:
+    """An adapter of PEFT, over the layers of the trained models that have it.
+
+    name              its name: "default"
+    layer_count       number of layers with it
+    rank              its rank; the largest of its layers
+    scaling           the factor of what it adds; the largest of its layers
+    is_active         layers call it
+    is_trained        an optimizer holds a parameter of it that requires a gradient
+    is_merged         its product was added to the weights, and layers do not call it, as a step ended
+    is_off            adapters were switched off as a step ended
+    is_for_inference  it was loaded as one that is not to be trained
+    """
+
+    name: str
+    layer_count: int
+    rank: int
+    scaling: float
+    is_active: bool = False
+    is_trained: bool = False
+    is_merged: bool = False
+    is_off: bool = False
+    is_for_inference: bool = False
+
+
 COMPARED_WITH = Observation(
     "compared_with",
     0,
@@ -454,6 +480,15 @@ MIXED_DOCUMENTS = Observation(
     "number of calls of the model in which the positions of a row began anew, as those of documents packed into one, "
     "and its attention saw tokens of another document; counted to 3",
     "program",
+)
+ADAPTERS = Observation[tuple[AdapterFacts, ...]](
+    "adapters",
+    (),
+    "the adapters of PEFT, as a step ended: `name`, `layer_count`, `rank`, `scaling` (the factor of what it adds), and "
+    "whether it `is_active`, `is_trained`, `is_merged`, `is_off` (switched off), `is_for_inference` (loaded as one not "
+    "to be trained)",
+    "program",
+    AdapterFacts,
 )
 ROUNDS_BEFORE = Observation(
     "rounds_before", 0, "number of rounds that a boosted model had before this training", "program"

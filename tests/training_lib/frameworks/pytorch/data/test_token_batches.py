@@ -13,7 +13,11 @@ from trackside.contracts.run.recorded_names import (
     DOUBLE_BEGINS,
     LABELLED_ENDS,
     LABELLED_PADDING,
+    LABELLED_PROMPTS,
     LABELLED_TOKENS,
+    LONGER_CHOSEN,
+    ROWS_CUT,
+    UNLABELLED_ROWS,
     UNTRAINED_TOKENS,
 )
 from trackside.frameworks.pytorch.data.token_batches import LOOK_INTERVAL, LOOKS_AT_FIRST, TokenBatches
@@ -60,6 +64,11 @@ TABLE = {
     "labels on padding": (batch([ROW], [[5, 6, 7, 8, END, PAD]]), {LABELLED_PADDING: 1.0, LABELLED_TOKENS: 1.0}),
     "shifted by the loop": (batch([ROW], [[NONE, 7, 8, END, NONE, NONE]]), {LABELLED_ENDS: 1.0, LABELLED_TOKENS: 0.6}),
     "no end": (batch([ROW], [[NONE, NONE, 7, 8, NONE, NONE]]), {LABELLED_ENDS: 0.0}),
+    "the whole text": (batch([ROW], [[5, 6, 7, 8, END, NONE]]), {LABELLED_PROMPTS: 1.0, UNLABELLED_ROWS: 0.0}),
+    "a begin without a label": (batch([[BEGIN, 6, END]], [[NONE, 6, END]]), {LABELLED_PROMPTS: 1.0}),
+    "a row without a label": (batch([ROW] * 2, [ROW_LABELS, [NONE] * 6]), {LABELLED_PROMPTS: 0, UNLABELLED_ROWS: 0.5}),
+    "one of two rows cut off": (batch([ROW, [5, 6, 7, 8, 9, 9]], [ROW_LABELS, [NONE, 6, 7, 8, 9, 9]]), {ROWS_CUT: 0.5}),
+    "an end before a line feed": (batch([[5, 6, 7, END, 9]], [[NONE, 6, 7, END, 9]]), {ROWS_CUT: 0.0}),
     "two begins, padding on the left": (
         batch([[PAD, BEGIN, BEGIN, 5], [BEGIN, BEGIN, 6, 7]], [[NONE] * 4] * 2),
         {DOUBLE_BEGINS: 1.0, LABELLED_TOKENS: 0.0},
@@ -112,7 +121,12 @@ def test_the_newest_tokens_are_kept_for_the_loss() -> None:
 
 def test_a_model_without_special_tokens_has_the_rest() -> None:
     plain = TinyForCausalLM(eos_token_id=None, bos_token_id=None, pad_token_id=None)
-    assert set(numbers(batch([ROW], [ROW_LABELS]), plain)) == {LABELLED_TOKENS, LABELLED_PADDING}
+    assert set(numbers(batch([ROW], [ROW_LABELS]), plain)) == {
+        LABELLED_TOKENS,
+        LABELLED_PADDING,
+        LABELLED_PROMPTS,
+        UNLABELLED_ROWS,
+    }
 
 
 def test_frozen_embeddings_of_added_tokens_are_counted() -> None:
@@ -134,3 +148,23 @@ def test_looks_become_rare() -> None:
         looks.look(given, added)
         count += bool(added)
     assert LOOKS_AT_FIRST < count <= LOOKS_AT_FIRST + 3
+
+
+def test_blocks_of_a_stream_are_not_cut_off() -> None:
+    assert ROWS_CUT not in numbers(batch([[5, 6, 7, 8]] * 2, [[5, 6, 7, 8]] * 2))
+
+
+def test_a_row_shorter_than_those_before_is_not_cut_off() -> None:
+    looks, added = TokenBatches(lambda: [("Net", TinyForCausalLM())]), dict[tuple[str, str], Any]()
+    for row in ([5, 6, 7, 8, 9], [5, 6, 7, 8]):
+        looks.look(batch([row], [[NONE, *row[1:]]]), added)
+    assert added[ROWS_CUT, "mean"] == 0
+
+
+def test_pairs_of_answers_have_lengths() -> None:
+    pairs = {
+        "input_ids": torch.tensor([[5, 6, 7], [5, 6, PAD]]),
+        "completion_mask": torch.tensor([[0, 1, 1], [0, 1, 0]]),
+    }
+    assert numbers(pairs)[LONGER_CHOSEN] == 1
+    assert numbers(pairs, Encoder()) == {}

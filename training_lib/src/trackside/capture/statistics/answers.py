@@ -15,6 +15,9 @@ from typing import Any
 from trackside.contracts.run.answers import MOST_CHARACTERS, MOST_OF_A_STEP, KeptAnswer
 
 _SAME = 1e-6  # of the largest reward
+_WORDS_OF_A_SEQUENCE = 4
+_MOST_ANSWERS, _MOST_WORDS = 16, 512  # of a step, and of each of these, that are read for repeated words
+_MOST_PROMPTS = 4096  # that are remembered
 _NAMES = ("answers", "rewards", "prompts")  # arguments of `trackside.log`
 
 
@@ -66,10 +69,11 @@ class Answers:
 
 
 class Outcomes:
-    """The outcomes of groups, over a run."""
+    """The outcomes of groups and of prompts, over a run."""
 
     def __init__(self) -> None:
         self._high, self._low = -math.inf, math.inf
+        self._prompts: dict[int, tuple[int, float]] = {}  # by hash: steps with answers, and their best reward
 
     def numbers_of(self, given: Answers, *, is_whole: bool) -> dict[str, float]:
         """Return numbers of the answers of a step, by our names.
@@ -83,6 +87,7 @@ class Outcomes:
             return {}
         self._high, self._low = max(self._high, *rewards), min(self._low, *rewards)
         found = {"reward": math.fsum(rewards) / len(rewards)} if is_whole else {}
+        found |= _repeated(given.answers) | self._never_solved(given)
         groups = list(given.groups())
         if not groups:
             return found
@@ -106,6 +111,41 @@ class Outcomes:
             "unsolved_groups": unsolved / count,
             "distinct_share": distinct / sum(map(len, groups)),
         }
+
+    def _never_solved(self, given: Answers) -> dict[str, float]:
+        """Return the share of the prompts with answers at several steps of which none got the highest reward."""
+        best: dict[int, float] = {}
+        for prompt, reward in zip(given.prompts, given.rewards, strict=False):
+            if math.isfinite(reward):
+                key = hash(_text(prompt))
+                best[key] = max(reward, best.get(key, -math.inf))
+        for key, reward in best.items():
+            steps, known = self._prompts.get(key, (0, -math.inf))
+            if steps or len(self._prompts) < _MOST_PROMPTS:
+                self._prompts[key] = steps + 1, max(known, reward)
+        again = [reward for steps, reward in self._prompts.values() if steps > 1]
+        near = _SAME * max(abs(self._high), abs(self._low), 1.0)
+        is_known = bool(again) and self._high - self._low > near
+        return {"never_solved": sum(reward < self._high - near for reward in again) / len(again)} if is_known else {}
+
+
+def repeated_share(answer: str) -> float | None:
+    """Return the share of sequences of four words that stand earlier in an answer; None for less than two of them.
+
+    Args:
+        answer: Its text, of which the first words are read.
+    """
+    words = answer.split(maxsplit=_MOST_WORDS)[:_MOST_WORDS]
+    count = len(words) - _WORDS_OF_A_SEQUENCE + 1
+    if count < 2:
+        return None
+    return 1 - len({tuple(words[k : k + _WORDS_OF_A_SEQUENCE]) for k in range(count)}) / count
+
+
+def _repeated(answers: Sequence[Any]) -> dict[str, float]:
+    every = max(1, len(answers) // _MOST_ANSWERS)
+    shares = [share for each in answers[::every] if (share := repeated_share(_text(each))) is not None]
+    return {"repeated_share": math.fsum(shares) / len(shares)} if shares else {}
 
 
 def answers_in(values: Mapping[str, Any]) -> Answers | None:

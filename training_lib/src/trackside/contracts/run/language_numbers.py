@@ -173,6 +173,25 @@ UNSOLVED_GROUPS = LanguageNumber(
     "share of the groups whose answers all got the lowest reward of the run so far, from 0 to 1",
     {"prime-rl": ("solve_none/mean", "solve_none/all", "solve_none")},
 )
+LARGEST_GAP = LanguageNumber(
+    "largest_sampler_gap",
+    "largest difference of the log-probabilities of the sampler and of the trainer for a token of a step, in nats",
+    {
+        "TRL": ("sampling/sampling_logp_difference/max",),
+        "verl": ("training/rollout_probs_diff_max",),
+        "by hand": ("max_logp_difference",),
+    },
+)
+REPEATED_SHARE = LanguageNumber(
+    "repeated_share",
+    "share of the sequences of four words of an answer that stand earlier in it, from 0 to 1",
+    {"by hand": ("repetition", "repetition_rate", "rep_4")},
+)
+ORDERED_SHARE = LanguageNumber(
+    "ordered_share",
+    "share of the pairs whose chosen answer has the higher implicit reward, from 0 to 1",
+    {"TRL": ("rewards/accuracies",), "OpenRLHF": ("acc",), "by hand": ("preference_accuracy",)},
+)
 MARGIN = LanguageNumber(
     "preference_margin",
     "implicit reward of the chosen answers less that of the rejected ones",
@@ -197,9 +216,14 @@ _SHOWN = (  # recorded for readers of a run; no rule asks for them
         {"by hand": ("distinct", "unique_share", "diversity")},
     ),
     LanguageNumber(
-        "ordered_share",
-        "share of the pairs whose chosen answer has the higher implicit reward, from 0 to 1",
-        {"TRL": ("rewards/accuracies",), "OpenRLHF": ("acc",), "by hand": ("preference_accuracy",)},
+        "largest_ratio",
+        "largest ratio of the probabilities of a token in the trained policy and in the sampler",
+        {"TRL": ("sampling/importance_sampling_ratio/max",), "by hand": ("max_ratio", "ratio_max")},
+    ),
+    LanguageNumber(
+        "never_solved",
+        "share of the prompts with answers at two steps or more of which none got the highest reward, from 0 to 1",
+        {},
     ),
     LanguageNumber(
         "chosen_reward",

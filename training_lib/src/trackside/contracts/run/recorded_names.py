@@ -37,6 +37,15 @@ LABELLED_PADDING = "trackside/labelled_padding"
 LABELLED_ENDS = "trackside/labelled_ends"
 TARGET_PLACES = "trackside/target_places"
 DOUBLE_BEGINS = "trackside/double_begins"
+LABELLED_PROMPTS = "trackside/labelled_prompts"
+UNLABELLED_ROWS = "trackside/unlabelled_rows"
+ROWS_CUT = "trackside/rows_cut"
+TOKEN_WEIGHTS = "trackside/token_weights"  # noqa: S105 - a name
+STEP_WEIGHT = "trackside/step_weight"
+CHOSEN_LENGTH = "trackside/chosen_length"
+REJECTED_LENGTH = "trackside/rejected_length"
+LONGER_CHOSEN = "trackside/longer_chosen"
+SHORTER_CHOSEN = "trackside/shorter_chosen"
 UNTRAINED_TOKENS = "trackside/untrained_tokens"
 LOST_UPDATES = "trackside/lost_updates"
 PASSES_WITHOUT_STEP = "trackside/passes_without_step"
@@ -88,6 +97,13 @@ _PLAIN = {  # where the words of the name itself would not do
     SAME_VIEWS: "two views of one input that are the same",
     VIEW_SPREAD: "the spread of the outputs for two views",
     TARGET_PLACES: "the places of the loss's targets",
+    LABELLED_PROMPTS: "rows with a label on their first token",
+    UNLABELLED_ROWS: "rows without a label",
+    ROWS_CUT: "rows that were cut off",
+    TOKEN_WEIGHTS: "the weights of tokens within a step",
+    STEP_WEIGHT: "the weight of all tokens of a step",
+    LONGER_CHOSEN: "pairs with the longer answer chosen",
+    SHORTER_CHOSEN: "pairs with the shorter answer chosen",
     TARGET_SCALE: "the scales of the target's columns",
     SMALL_TARGET_ERROR: "the error of the target's small columns",
     LARGE_TARGET_ERROR: "the error of the target's large columns",

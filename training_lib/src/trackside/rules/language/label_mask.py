@@ -13,8 +13,11 @@ from trackside.contracts.run.recorded_names import (
     DOUBLE_BEGINS,
     LABELLED_ENDS,
     LABELLED_PADDING,
+    LABELLED_PROMPTS,
     LABELLED_TOKENS,
+    ROWS_CUT,
     TARGET_PLACES,
+    UNLABELLED_ROWS,
 )
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
@@ -32,6 +35,8 @@ _PLACES = {
 }
 _ENDS = "rows with a label on an end token, in %"
 _BEGINS = "rows with two begin tokens, in %"
+_ROWS = "rows without a label, in %"
+_CUT = "rows cut off before the answer ends, in %"
 _SENTENCES = {
     _NONE: "No token of the batches has a label: the loss is a mean over nothing.",
     _GIVEN: "The decoder reads its targets, each at its own place: nobody shifts them, and it learns to copy.",
@@ -43,6 +48,8 @@ _SENTENCES = {
     _PLACES[2]: "The labels are shifted twice: the loss compares each output with the token after next.",
     _ENDS: "No row has a label on an end token: the model never learns to end.",
     _BEGINS: "The rows begin with two begin tokens, as where a template and the tokenizer add one each.",
+    _ROWS: "Most rows have no label, as where a limit of length leaves nothing of the answer: they teach nothing.",
+    _CUT: "Most rows are cut off before the answer ends: the model seldom learns to end.",
 }
 
 
@@ -67,7 +74,10 @@ class LabelMask(Rule):
            loop may shift labels by itself;
         4. in no look any row has a label on an end token, while rows are texts of their own: some tokens have no label,
            or rows are padded. Blocks cut from a stream of text need no end;
-        5. nearly all rows begin with two begin tokens.
+        5. nearly all rows begin with two begin tokens;
+        6. more than half of the rows have no label;
+        7. more than half of the rows are as long as the longest one and end without an end token, while prompts have no
+           label: a limit of length (`max_length`) has cut off the answers.
 
         Of any other model, it fires where `nn.CrossEntropyLoss` is called with a target for each token, more than
         `counted` of these are of padding, all have the same target, and nothing ignores it. Padding is one token, at
@@ -116,19 +126,18 @@ class LabelMask(Rule):
         share = float(np.median(tokens))
         if share == 0:
             return [finding_of(window, LABELLED_TOKENS, _NONE, 0.0, below=100 * (1 - ALL_BUT_CHANCE), series=())]
-        found = []
+        found: list[Finding] = []
         padding, ends = self._looks(window, LABELLED_PADDING), self._looks(window, LABELLED_ENDS)
-        if padding is not None and np.median(padding) > MOST:
-            labelled = 100 * float(np.median(padding))
-            found.append(finding_of(window, LABELLED_PADDING, _PADDING, labelled, above=100 * MOST, series=()))
+        found += self._shares(window, LABELLED_PADDING, _PADDING, MOST)
         found += shifted
         is_of_texts = share < ALL_BUT_A_FEW or padding is not None
         if ends is not None and ends.max() == 0 and is_of_texts and not found:
             found.append(finding_of(window, LABELLED_ENDS, _ENDS, 0.0, below=100 * (1 - ALL_BUT_CHANCE), series=()))
-        begins = self._looks(window, DOUBLE_BEGINS)
-        if begins is not None and np.median(begins) > NEARLY_ALL:
-            twice = 100 * float(np.median(begins))
-            found.append(finding_of(window, DOUBLE_BEGINS, _BEGINS, twice, above=100 * NEARLY_ALL, series=()))
+        found += self._shares(window, DOUBLE_BEGINS, _BEGINS, NEARLY_ALL)
+        found += self._shares(window, UNLABELLED_ROWS, _ROWS, MOST)
+        prompts = self._looks(window, LABELLED_PROMPTS)
+        if not found and prompts is not None and np.median(prompts) < MOST:
+            found += self._shares(window, ROWS_CUT, _CUT, MOST)
         return found
 
     def lacks(self, window: Window) -> str:
@@ -160,6 +169,12 @@ class LabelMask(Rule):
             for place, measure in _PLACES.items()
             if (share := float(np.mean(known == place))) > NEARLY_ALL
         ]
+
+    def _shares(self, window: Window, name: str, measure: str, limit: float) -> list[Finding]:
+        """Return a finding if the median of a share is above a limit."""
+        looks = self._looks(window, name)
+        share = float(np.median(looks)) if looks is not None else 0.0
+        return [finding_of(window, name, measure, 100 * share, above=100 * limit, series=())] if share > limit else []
 
     def _looks(self, window: Window, name: str) -> np.ndarray | None:
         columns = window.statistic(name, "mean", mode=None)

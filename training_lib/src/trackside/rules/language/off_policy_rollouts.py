@@ -10,6 +10,7 @@ import numpy as np
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.language_numbers import (
     CLIPPED_SHARE,
+    LARGEST_GAP,
     REWARD,
     SAMPLER_GAP,
     SAMPLER_KL,
@@ -28,6 +29,7 @@ from trackside.trial.window import Window
 
 _MEASURES = {
     SAMPLER_GAP.name: "difference of the log-probabilities of sampler and trainer, in nats",
+    LARGEST_GAP.name: "largest difference of the log-probabilities of a token, in nats",
     SAMPLER_KL.name: "divergence of the sampler from the trainer, in nats",
     STALENESS.name: "age of the rollouts, in updates",
     CLIPPED_SHARE.name: "clipped ratios, in %",
@@ -55,7 +57,14 @@ def _grows_with_age(known: Known) -> str | bool:
     return f"{oldest}, and the older they are the more the two differ" if is_worse else False
 
 
-_NUMBERS: tuple[LanguageNumber, ...] = (SAMPLER_GAP, SAMPLER_KL, UPDATE_KL, CLIPPED_SHARE, STALENESS)
+_NUMBERS: tuple[LanguageNumber, ...] = (
+    SAMPLER_GAP,
+    SAMPLER_KL,
+    UPDATE_KL,
+    CLIPPED_SHARE,
+    STALENESS,
+    LARGEST_GAP,
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,9 @@ class OffPolicyRollouts(Rule):
         2. their divergence (`mismatch_kl`, `rollout_corr/kl`): above `divergence` nats;
         3. the divergence of the policy from the one before the updates (`approx_kl`, `ppo_kl`): above `divergence`
            nats; or the share of clipped ratios: above `clipped`;
-        4. the age of the rollouts: above `updates`.
+        4. the age of the rollouts: above `updates`;
+        5. the largest difference of the log-probabilities of one token: above `largest` nats. The mean of long answers
+           hides a few tokens that the trained model would never say.
 
         A sampler in half precision differs by a hundredth of a nat or two, and a few updates of age are usual where
         sampling and training run at once: silent.
@@ -118,6 +129,7 @@ class OffPolicyRollouts(Rule):
     )
     divergence: float = parameter(0.1, "divergence in nats, above which two policies differ", minimum=0)
     clipped: float = parameter(0.4, "share of clipped ratios, above which updates go too far", minimum=0, maximum=1)
+    largest: float = parameter(8.0, "difference of log-probabilities of one token, in nats", minimum=0)
     updates: float = parameter(16.0, "age of the rollouts in updates, above which they are old", minimum=1)
     fewest: int = parameter(15, "number of logs from which on it judges", minimum=10)
 
@@ -129,6 +141,7 @@ class OffPolicyRollouts(Rule):
             UPDATE_KL.name: self.divergence,
             CLIPPED_SHARE.name: self.clipped,
             STALENESS.name: self.updates,
+            LARGEST_GAP.name: self.largest,
         }
 
     def check(self, window: Window) -> Iterable[Finding]:

@@ -8,18 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.run.language_numbers import CHOSEN_LOGP, MARGIN, REJECTED_LOGP
+from trackside.contracts.run.language_numbers import CHOSEN_LOGP, MARGIN, ORDERED_SHARE, REJECTED_LOGP
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.situation.constants import NOISE
+from trackside.situation.constants import HARDLY_VISIBLE, MOST, NOISE
 from trackside.situation.rollouts import Course, course_of
 from trackside.trial.window import Window
 
 _FALLS = "log-probability of the chosen answers, in nats"
 _EQUAL = "margin between chosen and rejected answers"
+_SAME = "margin, with other log-probabilities of the two"
+_WRONG = "pairs in the right order, in %"
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,10 @@ class PreferenceCollapse(Rule):
     How it decides:
         1. The log-probabilities of the chosen and of the rejected answers have both fallen beyond noise since the first
            logs, that of the chosen ones by `share` of its first size, while the margin has risen.
-        2. The margin is zero in each of `fewest` logs: the answers of each pair are the same.
+        2. The margin is zero in each of `fewest` logs. Where chosen and rejected answers have the same
+           log-probability, the answers of each pair are the same; if not, the reference is the trained model itself.
+        3. Most pairs are in the wrong order, and were not at first, while the margin has fallen: the loss is turned
+           around.
 
         A slight fall of the chosen answers is usual, and silent.
 
@@ -78,15 +83,23 @@ class PreferenceCollapse(Rule):
     numbers = (MARGIN.recorded,)
     paced = True
     since = "0.1"
-    likely_causes = (Cause.PREFERENCE_COLLAPSE, Cause.UNINFORMATIVE_REWARD)
+    likely_causes = (
+        Cause.PREFERENCE_COLLAPSE,
+        Cause.UNINFORMATIVE_REWARD,
+        Cause.REFERENCE_FOLLOWS,
+        Cause.LOSS_SIGN,
+    )
     suspects = (
         Suspect(Cause.PREFERENCE_COLLAPSE, only=(_FALLS,)),
         Suspect(Cause.UNINFORMATIVE_REWARD, only=(_EQUAL,)),
+        Suspect(Cause.REFERENCE_FOLLOWS, only=(_SAME,)),
+        Suspect(Cause.LOSS_SIGN, only=(_WRONG,)),
     )
     what_to_do = (
         "Generate a few answers, and read them.",
         "Lower the learning rate, raise beta, or add the likelihood of the chosen answers to the loss.",
         "Print a few pairs: each should have two different answers.",
+        "Copy the reference model before the training, and set it to the trained one seldom (ref_model_sync_steps).",
     )
 
     share: float = parameter(0.5, "share of its first size, by which a log-probability must have fallen", minimum=0)
@@ -97,9 +110,12 @@ class PreferenceCollapse(Rule):
         margin = course_of(window, MARGIN, fewest=self.fewest)
         if margin is None:
             return []
-        if float(np.abs(margin.column.values).max()) <= NOISE:
-            return [finding_of(window, MARGIN.recorded, _EQUAL, 0.0, below=NOISE, series=())]
         chosen, rejected = course_of(window, CHOSEN_LOGP, fewest=self.fewest), course_of(window, REJECTED_LOGP)
+        if float(np.abs(margin.column.values).max()) <= NOISE:
+            measure = _SAME if chosen is not None and rejected is not None and differ(chosen, rejected) else _EQUAL
+            return [finding_of(window, MARGIN.recorded, measure, 0.0, below=NOISE, series=())]
+        if (ordered := course_of(window, ORDERED_SHARE, fewest=self.fewest)) is not None and margin.fell():
+            return self._in_wrong_order(window, ordered)
         if chosen is None or rejected is None or not margin.rose() or not self.collapses(chosen, rejected):
             return []
         numbers = Fall(rejected.now, chosen.first).numbers()
@@ -117,6 +133,13 @@ class PreferenceCollapse(Rule):
         """
         return chosen.fell() and rejected.fell() and chosen.first - chosen.now > self.share * abs(chosen.first)
 
+    def _in_wrong_order(self, window: Window, ordered: Course) -> list[Finding]:
+        """Return a finding if fewer pairs are in the right order than by chance, and fewer than at first."""
+        if not ordered.fell() or ordered.now >= MOST:
+            return []
+        share = 100 * ordered.now
+        return [finding_of(window, ORDERED_SHARE.recorded, _WRONG, share, below=100 * MOST, series=())]
+
     def lacks(self, window: Window) -> str:
         """Return a clause without enough logs."""
         missing = course_of(window, MARGIN, fewest=self.fewest) is None
@@ -127,5 +150,23 @@ class PreferenceCollapse(Rule):
         lead = findings[0]
         if lead.measure == _EQUAL:
             return "The margin between chosen and rejected answers is zero: the answers of each pair are the same."
+        if lead.measure == _SAME:
+            return "The margin is zero at each step: the reference is the trained model, or gets its weights each time."
+        if lead.measure == _WRONG:
+            return (
+                f"The loss trains against the preferences: {lead.observed:.0f} % of the pairs are in the right order."
+            )
         fall = f"from {Fall.of(lead).first:.3g} to {lead.observed:.3g} nats"
         return f"The chosen answers become unlikely with the rejected ones: their log-probability fell {fall}."
+
+
+def differ(chosen: Course, rejected: Course) -> bool:
+    """Return True if the two sides have had other log-probabilities.
+
+    Args:
+        chosen: Those of the chosen answers.
+        rejected: Those of the rejected ones.
+    """
+    size = min(chosen.count, rejected.count)
+    one, other = chosen.column.values[-size:], rejected.column.values[-size:]
+    return bool((np.abs(one - other) > HARDLY_VISIBLE * np.abs(one)).any())

@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trackside.contracts.run.language_numbers import PART, SHOWN_LOSS
-from trackside.contracts.run.recorded_names import LOGGED
+from trackside.contracts.run.recorded_names import (
+    CHOSEN_LENGTH,
+    LABELLED_PROMPTS,
+    LABELLED_TOKENS,
+    LOGGED,
+    LONGER_CHOSEN,
+    REJECTED_LENGTH,
+    ROWS_CUT,
+    TOKEN_WEIGHTS,
+    UNLABELLED_ROWS,
+)
 from trackside.trial.tensors.buckets import Buckets, BucketSums, edges_of
 from trackside.trial.trial import Trial
 from trackside.views.report.charts.line_chart import MOST_BUCKETS
@@ -22,6 +32,8 @@ TITLES = {
     "entropy": "Entropy of the next token, in nats",
     "clipped_share": "Clipped ratios, share",
     "sampler_gap": "Difference between sampler and trainer, in nats",
+    "largest_sampler_gap": "Largest difference between sampler and trainer, in nats",
+    "largest_ratio": "Largest ratio of probabilities of sampler and trainer",
     "sampler_kl": "Divergence of the sampler, in nats",
     "staleness": "Age of the rollouts, in updates",
     "answer_length": "Length of the answers, in tokens",
@@ -30,6 +42,8 @@ TITLES = {
     "equal_groups": "Groups with equal rewards, share",
     "solved_groups": "Groups with the highest reward in each answer, share",
     "unsolved_groups": "Groups with the lowest reward in each answer, share",
+    "never_solved": "Prompts that were never solved, share",
+    "repeated_share": "Repeated words in an answer, share",
     "preference_margin": "Margin between chosen and rejected answers",
     "ordered_share": "Pairs in the right order, share",
     "chosen_logp": "Log-probability of the chosen answers, in nats",
@@ -38,7 +52,17 @@ TITLES = {
     "rejected_reward": "Implicit reward of the rejected answers",
     "shown_loss": "Loss that the trainer logs",
 }
-SHARES = frozenset(title for title in TITLES.values() if title.endswith(", share"))
+OF_BATCHES = {  # what the run sees itself, by the name that it is recorded under
+    LABELLED_TOKENS: "Tokens with a label, share",
+    LABELLED_PROMPTS: "Rows with a label on their first token, share",
+    UNLABELLED_ROWS: "Rows without a label, share",
+    ROWS_CUT: "Rows cut off, share",
+    TOKEN_WEIGHTS: "Largest weight of a token in a step over the smallest",
+    CHOSEN_LENGTH: "Length of the chosen answers, in tokens",
+    REJECTED_LENGTH: "Length of the rejected answers, in tokens",
+    LONGER_CHOSEN: "Pairs with the longer answer chosen, share",
+}
+SHARES = frozenset(title for title in (*TITLES.values(), *OF_BATCHES.values()) if title.endswith(", share"))
 
 
 def fine_tuning_curves(trial: Trial, steps: tuple[int, int]) -> tuple[tuple[str, Buckets], ...]:
@@ -66,6 +90,7 @@ def fine_tuning_curves(trial: Trial, steps: tuple[int, int]) -> tuple[tuple[str,
 def _titled(trial: Trial) -> Iterator[tuple[str, str]]:
     """Yield the recorded name and the title of each number, in the order of the section."""
     recorded = set(trial.names)
+    yield from ((name, title) for name, title in OF_BATCHES.items() if name in recorded)
     for name, title in TITLES.items():
         if LOGGED + name in recorded:
             yield LOGGED + name, title

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,9 +16,13 @@ from trackside.contracts.run.recorded_names import (
     DOUBLE_BEGINS,
     LABELLED_ENDS,
     LABELLED_PADDING,
+    LABELLED_PROMPTS,
     LABELLED_TOKENS,
+    ROWS_CUT,
+    UNLABELLED_ROWS,
     UNTRAINED_TOKENS,
 )
+from trackside.frameworks.pytorch.data.preference_pairs import pairs_in
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.ground.script_objects import parameters_of
 
@@ -28,6 +33,7 @@ MOST_ADDED = 64  # highest tokens of a batch whose embeddings are looked at
 _SAMPLE = 512  # embeddings whose mean stands for that of all
 _NEAR = 0.15  # of the usual distance from the mean: an embedding that was set to it
 _NO_LABEL = -100
+_ENDING = 3  # last tokens of a row, among which its end stands: a template may write a line feed after it
 _CAUSAL = ("ForCausalLM", "LMHeadModel")  # ends of names of transformers' classes
 
 
@@ -42,6 +48,10 @@ class TokenBatches:
         self._roots = roots
         self._count = 0
         self._newest: deque[torch.Tensor] = deque(maxlen=KEPT_BATCHES)
+        self._longest = 0  # tokens of the longest row so far
+        self._are_texts = (
+            False  # rows are texts of their own: some are shorter than others, or have tokens without label
+        )
 
     def newest(self) -> Sequence[torch.Tensor]:
         """Return the tokens of the newest batches, for a loss of one of them; nothing for other models."""
@@ -55,27 +65,41 @@ class TokenBatches:
             added: The numbers of the open step, by name and statistic.
         """
         tokens = _tokens(batch)
-        if tokens is None:
-            return
-        self._newest.append(tokens)
-        labels = batch.get("labels") if isinstance(batch, Mapping) else None
-        if labels is None:
+        if tokens is not None:
+            self._newest.append(tokens)
+        if not isinstance(batch, Mapping):
             return
         self._count += 1
         if self._count > LOOKS_AT_FIRST and self._count % LOOK_INTERVAL:
             return
         model = self._model()
-        if model is None or not _are_labels(labels, tokens):
+        if model is None:
             return
         with torch.no_grad():
-            mask = batch.get("attention_mask")
-            mask = (
-                mask if isinstance(mask, torch.Tensor) and has_memory(mask) and mask.device == tokens.device else None
-            )
-            for name, value in _numbers(tokens, labels, mask, getattr(model, "config", None)):
+            for name, value in self._numbers(batch, tokens, model):
                 added[name, "mean"] = value
+
+    def _numbers(
+        self, batch: Mapping[str, Any], tokens: torch.Tensor | None, model: torch.nn.Module
+    ) -> Iterator[tuple[str, float]]:
+        labels: Any = batch.get("labels")
+        if tokens is None or not _are_labels(labels, tokens):
+            yield from pairs_in(batch)
+            return
+        row = Rows.of(batch, tokens, labels, getattr(model, "config", None))
+        if row is not None:
+            yield from row.numbers()
+            yield from self._cut(row)
             if (untrained := _untrained(model, tokens)) is not None:
-                added[UNTRAINED_TOKENS, "mean"] = untrained
+                yield UNTRAINED_TOKENS, untrained
+
+    def _cut(self, rows: Rows) -> Iterator[tuple[str, float]]:
+        """Yield the share of the rows that are cut off, where rows are texts that end by a token."""
+        lengths = rows.read.sum(1)
+        self._longest = max(self._longest, int(lengths.max()))
+        self._are_texts = self._are_texts or rows.are_texts
+        if self._are_texts and rows.ends:
+            yield ROWS_CUT, float((~rows.has_end() & (lengths == self._longest)).float().mean())
 
     def _model(self) -> torch.nn.Module | None:
         return next((root for _, root in self._roots() if type(root).__name__.endswith(_CAUSAL)), None)
@@ -102,28 +126,78 @@ def _is_readable(found: torch.Tensor) -> bool:
     return found.device.type == "cpu" and not found.is_floating_point() and has_memory(found)
 
 
-def _numbers(tokens: torch.Tensor, labels: torch.Tensor, mask: Any, config: Any) -> Iterator[tuple[str, float]]:
-    ends, begins, fills = (_ids(config, name) for name in ("eos_token_id", "bos_token_id", "pad_token_id"))
-    labelled = labels != _NO_LABEL
-    if isinstance(mask, torch.Tensor) and mask.shape == tokens.shape:
-        read = mask != 0
-    elif fills and not set(fills) & set(ends):
-        read = ~_is_any(tokens, fills)
-    else:
-        read = torch.ones_like(labelled)
-    count = int(read.sum())
-    if not count:
-        return
-    yield LABELLED_TOKENS, int((labelled & read).sum()) / count
-    if count < tokens.numel():
-        yield LABELLED_PADDING, float(labelled[~read].float().mean())
-    if ends:
-        # by the labels: where a loop shifts them, the one of the end stands a place before it
-        yield LABELLED_ENDS, float((_is_any(labels, ends) & read & labelled).any(1).float().mean())
-    if begins and tokens.shape[1] > 1:
-        first = read.long().argmax(1).clamp(max=tokens.shape[1] - 2)[:, None]
-        twice = _is_any(tokens.gather(1, first), begins) & _is_any(tokens.gather(1, first + 1), begins)
-        yield DOUBLE_BEGINS, float(twice.float().mean())
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a batch with labels.
+
+    Attributes:
+        tokens, labels: Of each place.
+        read: True at places that are no padding.
+        ends, begins: The numbers of these tokens; () if unknown.
+    """
+
+    tokens: torch.Tensor
+    labels: torch.Tensor
+    read: torch.Tensor
+    ends: tuple[int, ...]
+    begins: tuple[int, ...]
+
+    @classmethod
+    def of(cls, batch: Mapping[str, Any], tokens: torch.Tensor, labels: torch.Tensor, config: Any) -> Rows | None:
+        """Return the rows of a batch; None if all is padding."""
+        ends, begins, fills = (_ids(config, name) for name in ("eos_token_id", "bos_token_id", "pad_token_id"))
+        mask = batch.get("attention_mask")
+        if isinstance(mask, torch.Tensor) and mask.shape == tokens.shape and _is_near(mask, tokens):
+            read = mask != 0
+        elif fills and not set(fills) & set(ends):
+            read = ~_is_any(tokens, fills)
+        else:
+            read = torch.ones_like(tokens, dtype=torch.bool)
+        return cls(tokens, labels, read, ends, begins) if bool(read.any()) else None
+
+    @property
+    def labelled(self) -> torch.Tensor:
+        """True at places with a label."""
+        return self.labels != _NO_LABEL
+
+    @property
+    def are_texts(self) -> bool:
+        """True if they are texts of their own: some are shorter than others, or have tokens without a label."""
+        return not bool(self.read.all()) or not bool(self.labelled.all())
+
+    def has_end(self) -> torch.Tensor:
+        """Return for each row whether an end stands among its last tokens."""
+        places = self.read.long().cumsum(1)
+        is_last = self.read & (places > places[:, -1:] - _ENDING)
+        return (_is_any(self.tokens, self.ends) & is_last).any(1)
+
+    def numbers(self) -> Iterator[tuple[str, float]]:
+        """Yield name and value of what a batch shows alone."""
+        count, labelled = int(self.read.sum()), self.labelled
+        yield LABELLED_TOKENS, int((labelled & self.read).sum()) / count
+        if count < self.tokens.numel():
+            yield LABELLED_PADDING, float(labelled[~self.read].float().mean())
+        if self.ends:
+            # by the labels: where a loop shifts them, the one of the end stands a place before it
+            ends = _is_any(self.labels, self.ends) & self.read & labelled
+            yield LABELLED_ENDS, float(ends.any(1).float().mean())
+        yield UNLABELLED_ROWS, float((~(labelled & self.read).any(1)).float().mean())
+        yield from self._firsts(labelled)
+
+    def _firsts(self, labelled: torch.Tensor) -> Iterator[tuple[str, float]]:
+        if self.tokens.shape[1] < 2:
+            return
+        first = self.read.long().argmax(1).clamp(max=self.tokens.shape[1] - 2)[:, None]
+        two = self.tokens.gather(1, first), self.tokens.gather(1, first + 1)
+        if self.begins:
+            one, other = (_is_any(each, self.begins) for each in two)
+            yield DOUBLE_BEGINS, float((one & other).float().mean())
+            first = first + one.long()
+        yield LABELLED_PROMPTS, float(labelled.gather(1, first).float().mean())
+
+
+def _is_near(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return has_memory(one) and one.device == other.device
 
 
 def _ids(config: Any, name: str) -> tuple[int, ...]:

@@ -24,8 +24,10 @@ from trackside.contracts.run.recorded_names import (
     LOCAL_GRADIENT,
     SAME_VIEWS,
     SMALL_TARGET_ERROR,
+    STEP_WEIGHT,
     TARGET_PLACES,
     TARGET_SCALE,
+    TOKEN_WEIGHTS,
     VIEW_SPREAD,
     loss_term,
     loss_term_guess,
@@ -36,6 +38,7 @@ from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbe
 from trackside.frameworks.pytorch.losses.target_columns import column_numbers
 from trackside.frameworks.pytorch.losses.target_places import target_places
 from trackside.frameworks.pytorch.losses.terms import TermGradients
+from trackside.frameworks.pytorch.losses.token_weights import TokenWeights
 from trackside.frameworks.pytorch.losses.twin_views import views_of
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 
@@ -92,6 +95,7 @@ class GraphLooks:
         self._local: list[torch.Tensor] = []
         self._handles: list[Any] = []
         self._is_open = False
+        self._weights: TokenWeights | None = None  # of the open step, at steps that look at terms
         self._view_misses = 0
         self._attention = _AttentionPace()
         self.backward_begins: Callable[[torch.Tensor], None] = protect(self._backward_begins)
@@ -104,13 +108,18 @@ class GraphLooks:
 
     def _backward_begins(self, loss: torch.Tensor) -> None:
         step = self._engine.step
-        if self._is_open or self._engine.mode != TRAIN or not self._record.is_on or loss.grad_fn is None:
+        if self._engine.mode != TRAIN or not self._record.is_on or loss.grad_fn is None:
+            return
+        if self._is_open:
+            self._look_at_weights(loss.grad_fn)
             return
         budget = self._record.budget
         began = budget.thread_seconds()
         self._is_open = True
         if step >= self._due_terms:
             self._due_terms = next_look(step)
+            self._weights = TokenWeights(self._protect) if self._tokens() else None
+            self._look_at_weights(loss.grad_fn)
             self._look_at_terms(loss.grad_fn)
             self._look_at_gradients()
             self._look_at_views(loss.grad_fn)
@@ -120,8 +129,19 @@ class GraphLooks:
             self._due_places = step + 1 if step < _PLACES_AT_FIRST else self._due_terms
         if step >= self._due_attention:
             self._look_at_attention(loss.grad_fn, began, step)
-        self.due = min(self._due_terms, self._due_attention, self._due_places)
+        self.due = step if self._weights is not None else self._next_due()
         budget.spend_on_rows(began)  # at few steps, which samples would miss
+
+    def _next_due(self) -> int:
+        return min(self._due_terms, self._due_attention, self._due_places)
+
+    def _look_at_weights(self, end: Any) -> None:
+        if self._weights is None:
+            return
+        try:
+            self._weights.follow(end)
+        except RuntimeError:  # the script has written over what the graph keeps
+            self._weights = None
 
     def _look_at_terms(self, end: Any) -> None:
         looked = TermGradients(end, self._protect)
@@ -213,6 +233,11 @@ class GraphLooks:
         budget.spend_on_rows(began)
 
     def _take(self) -> None:
+        weights, self._weights = self._weights, None
+        self.due = self._next_due()
+        if weights is not None and (found := weights.taken()) is not None:
+            self._add(TOKEN_WEIGHTS, "mean", found.ratio)
+            self._add(STEP_WEIGHT, "mean", found.total)
         for handle in self._handles:
             handle.remove()
         if self._handles:
@@ -233,7 +258,7 @@ class GraphLooks:
                     self._add(*key, value)
 
     def _stop(self) -> None:
-        self.due = self._due_terms = _NEVER
+        self.due = self._due_terms = self._due_attention = self._due_places = _NEVER
         for handle in self._handles:
             handle.remove()
 
