@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from trackside.capture.statistics.answers import Answers, Outcomes, answers_in, answers_of_trainer, other_values
+from trackside.capture.statistics.answers import (
+    Answers,
+    Outcomes,
+    answers_in,
+    answers_of_trainer,
+    other_values,
+    repeated_share,
+)
 from trackside.contracts.run.answers import MOST_CHARACTERS, MOST_OF_A_STEP
 
 
@@ -98,3 +105,44 @@ def test_answers_of_a_trainer() -> None:
         SimpleNamespace(_logs={"rewards": {}, "completion": "ab"}),
     ):
         assert answers_of_trainer(other) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [
+        ("a b c d e f g h", 0.0),
+        ("a b c d a b c d", 0.2),
+        ("no " * 20, 16 / 17),
+        ("the end the end the end the end", 0.6),
+        ("four words are one", None),
+        ("", None),
+    ],
+)
+def test_repeated_words_of_an_answer(answer: str, wanted: float | None) -> None:
+    assert repeated_share(answer) == (wanted if wanted is None else pytest.approx(wanted))
+
+
+def test_long_answers_are_read_in_part() -> None:
+    words = " ".join(map(str, range(512)))
+    assert repeated_share(f"{words} {'no ' * 5000}") == 0
+
+
+def test_a_step_has_the_mean_of_its_answers() -> None:
+    given = Answers(["a b c d e", "no no no no no"], [1.0, 0.0], ["p", "p"])
+    assert Outcomes().numbers_of(given, is_whole=False)["repeated_share"] == pytest.approx(0.25)
+
+
+NEVER: dict[str, tuple[list[Answers], float | None]] = {
+    "one of two": ([batch([0, 0], [1, 0]), batch([0, 0], [0, 0])], 0.5),
+    "solved later": ([batch([0, 0], [1, 0]), batch([0, 1], [1, 0])], 0.0),
+    "each prompt once": ([batch([0, 0], [1, 0])], None),
+    "nothing is known of the highest reward": ([batch([0, 0]), batch([0, 0])], None),
+    "no prompts": ([batch([0, 1], size=2), batch([0, 1], size=2)], None),
+}
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_prompts_that_are_never_solved(name: str) -> None:
+    steps, wanted = NEVER[name]
+    outcomes = Outcomes()
+    assert [outcomes.numbers_of(one, is_whole=True) for one in steps][-1].get("never_solved") == wanted

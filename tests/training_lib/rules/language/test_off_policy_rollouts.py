@@ -8,7 +8,14 @@ import pytest
 
 from tests.training_lib.rules.language.courses import logged, noisy
 from trackside.contracts.cause import Cause
-from trackside.contracts.run.language_numbers import CLIPPED_SHARE, SAMPLER_GAP, SAMPLER_KL, STALENESS, UPDATE_KL
+from trackside.contracts.run.language_numbers import (
+    CLIPPED_SHARE,
+    LARGEST_GAP,
+    SAMPLER_GAP,
+    SAMPLER_KL,
+    STALENESS,
+    UPDATE_KL,
+)
 from trackside.rules.language.off_policy_rollouts import OffPolicyRollouts
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -35,6 +42,7 @@ FIRES = [
         case("half of the ratios are clipped", {CLIPPED_SHARE: noisy(0.5, 0.6)}, CLIPPED_SHARE),
         Cause.LEARNING_RATE_TOO_HIGH,
     ),
+    (case("a few tokens far apart", {LARGEST_GAP: noisy(12, 14)}, LARGEST_GAP), Cause.SAMPLER_DIFFERS),
     (case("updates go far", {UPDATE_KL: noisy(0.1, 0.8)}, UPDATE_KL), Cause.LEARNING_RATE_TOO_HIGH),
 ]
 SILENT = [
@@ -42,6 +50,7 @@ SILENT = [
     case(
         "a few updates old", {STALENESS: [float(k % 4) for k in range(120)], SAMPLER_GAP: noisy(0.05, 0.05, noise=0.01)}
     ),
+    case("the largest of many tokens", {LARGEST_GAP: noisy(1.5, 3)}),
     case("a fifth is clipped", {CLIPPED_SHARE: noisy(0.1, 0.2)}),
     case("a few broken steps", {SAMPLER_GAP: [*noisy(0.02, 0.02, 115, noise=0.001), 3.0, 3.0, 0.02, 0.02, 0.02]}),
     case("the usual updates", {UPDATE_KL: noisy(0.005, 0.02, noise=0.003)}),

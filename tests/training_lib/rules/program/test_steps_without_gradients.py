@@ -127,6 +127,14 @@ def test_what_the_optimizers_hold_is_named(
     assert StepsWithoutGradients().suspicions(findings, case.window)[0].cause is Cause[cause]
 
 
+@pytest.mark.parametrize(("count", "cause"), [(0, Cause.FROZEN_PARAMETERS), (3, Cause.STEP_ORDER)])
+def test_an_optimizer_that_holds_nothing_is_named(count: int, cause: Cause) -> None:
+    optimizer = OptimizerFacts("AdamW", "AdamW", groups=({"lr": 1e-3},), parameter_count=count)
+    case = RuleCase("a run", recorded=passes(steady(1), steady(1)), facts=ModelFacts(optimizers=(optimizer,)))
+    findings = list(StepsWithoutGradients().check(case.window))
+    assert StepsWithoutGradients().suspicions(findings, case.window)[0].cause is cause
+
+
 def test_the_first_verdict_comes_at_step_twenty() -> None:
     (finding,) = replay(StepsWithoutGradients(), CASES[0].trial)
     assert finding.step == 20

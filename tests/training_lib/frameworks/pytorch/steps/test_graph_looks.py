@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, column, opened
 from trackside.contracts.capture_request import StatisticsRequest
-from trackside.contracts.run.recorded_names import loss_term
+from trackside.contracts.run.recorded_names import STEP_WEIGHT, TOKEN_WEIGHTS, loss_term
 from trackside.frameworks.pytorch.steps import graph_looks as module
 from trackside.frameworks.pytorch.steps.graph_looks import next_look
 
@@ -67,3 +67,47 @@ def test_an_error_ends_looks_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 )
 def test_steps_follow_from_their_number(step: int, wanted: int) -> None:
     assert next_look(step) == wanted
+
+
+class TinyForCausalLM(nn.Module):
+    """A model of tokens, by a name as of transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(16, 8), nn.Linear(8, 16)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(self.embedding(tokens))
+        return out
+
+
+def accumulate(*, divides_by_all: bool, batches: int = 2) -> None:
+    """Train with batches of 3 and 9 tokens in turns, of which two make a step."""
+    torch.manual_seed(0)
+    model, rows = TinyForCausalLM(), [torch.randint(0, 16, (3 if k % 2 else 9,)) for k in range(60 * batches)]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = torch.utils.data.DataLoader(rows, batch_size=1)  # type: ignore[arg-type] # a list is a data set
+    for number, tokens in enumerate(loader):
+        scores = model(tokens)[:, :-1].flatten(0, 1)
+        reduction = "sum" if divides_by_all else "mean"
+        loss = functional.cross_entropy(scores, tokens[:, 1:].flatten(), reduction=reduction)
+        (loss / (10 if divides_by_all else batches)).backward()
+        if number % batches == batches - 1:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@pytest.mark.parametrize(("divides_by_all", "ratio"), [(False, 4.0), (True, 1.0)])
+def test_tokens_of_a_step_are_weighed(tmp_path: Path, *, divides_by_all: bool, ratio: float) -> None:
+    with capturing(tmp_path, statistics=StatisticsRequest()):
+        accumulate(divides_by_all=divides_by_all)
+    found = column(opened(tmp_path), TOKEN_WEIGHTS, "mean")
+    assert len(found) >= 5
+    assert list(found.values()) == pytest.approx([ratio] * len(found))
+    assert list(column(opened(tmp_path), STEP_WEIGHT, "mean").values()) == pytest.approx([1.0] * len(found))
+
+
+def test_a_step_of_one_pass_has_no_weights(tmp_path: Path) -> None:
+    with capturing(tmp_path, statistics=StatisticsRequest()):
+        accumulate(divides_by_all=False, batches=1)
+    assert not column(opened(tmp_path), TOKEN_WEIGHTS, "mean")

@@ -140,6 +140,10 @@ class PreferenceCollapse(Rule):
         share = 100 * ordered.now
         return [finding_of(window, ORDERED_SHARE.recorded, _WRONG, share, below=100 * MOST, series=())]
 
+    def observes(self, findings: Sequence[Finding]) -> bool:
+        """Return True if a margin of zero, or a turned order, shows what is wrong."""
+        return findings[0].measure != _FALLS
+
     def lacks(self, window: Window) -> str:
         """Return a clause without enough logs."""
         missing = course_of(window, MARGIN, fewest=self.fewest) is None

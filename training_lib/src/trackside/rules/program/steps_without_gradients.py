@@ -40,6 +40,13 @@ def _none_requires_a_gradient(known: Known) -> Answer:
     return is_frozen and f"none of the {len(inside)} parameters in the optimizers requires a gradient"
 
 
+def _none_is_held(known: Known) -> Answer:
+    """Return the optimizers without any parameter, as where all were frozen when they were made."""
+    optimizers = known.window.facts.optimizers if known.window.facts else ()
+    is_so = bool(optimizers) and all(one.groups and not one.parameter_count for one in optimizers)
+    return is_so and f"{optimizers[0].name} holds no parameter: all were frozen when it was made"
+
+
 def _only_outside(known: Known) -> Answer:
     """Return the number of parameters in no optimizer that get gradients, where those in the optimizers get none."""
     outside, facts = known.seen.outside_optimizers, known.window.facts
@@ -120,6 +127,7 @@ class StepsWithoutGradients(Rule):
     suspects = (
         FirstOf(
             (Suspect(Cause.FROZEN_PARAMETERS, _none_requires_a_gradient),),
+            (Suspect(Cause.FROZEN_PARAMETERS, _none_is_held), Suspect(Cause.PARAMETERS_NOT_IN_OPTIMIZER)),
             (Suspect(Cause.FROZEN_PARAMETERS, _one_is_empty), Suspect(Cause.STEP_ORDER)),
             (Suspect(Cause.PARAMETERS_NOT_IN_OPTIMIZER, _only_outside),),
             (Suspect(Cause.PARAMETERS_NOT_IN_OPTIMIZER, _gradients_ended), Suspect(Cause.FROZEN_PARAMETERS)),

@@ -6,7 +6,6 @@ The library is recognised by its modules, so that it is not imported.
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,7 @@ from trackside.frameworks.pytorch.facts.detector import Watch
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of, modules_of
 from trackside.frameworks.shared.detectors import watches
 
-MOST_ADAPTERS = 8
+MOST_ADAPTERS, MOST_OPTIMIZERS = 8, 8
 _LIBRARY = "peft"
 _PARTS = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B")
 
@@ -29,19 +28,22 @@ class Adapters:
     """The adapters of the trained models, and the parameters that optimizers hold."""
 
     def __init__(self, watch: Watch) -> None:
-        self._held: weakref.WeakKeyDictionary[Optimizer, frozenset[int]] = weakref.WeakKeyDictionary()
+        self._held: dict[int, frozenset[int]] = {}  # by optimizer; kept at the end, when these may be gone
 
     def before_step(self, optimizer: Optimizer) -> None:
         """Note the parameters that an optimizer steps."""
         if _LIBRARY in sys.modules:
             held = (p for group in optimizer.param_groups for p in group["params"])
-            self._held[optimizer] = frozenset(id(p) for p in held if p.requires_grad)
+            self._held.pop(id(optimizer), None)
+            self._held[id(optimizer)] = frozenset(id(p) for p in held if p.requires_grad)
+            if len(self._held) > MOST_OPTIMIZERS:
+                del self._held[next(iter(self._held))]
 
     def of(self, watch: Watch) -> tuple[AdapterFacts, ...]:
         """Return the facts of each adapter."""
         if _LIBRARY not in sys.modules:
             return ()
-        held = frozenset().union(*self._held.values())
+        held = frozenset[int]().union(*self._held.values())
         return adapters_of([root for _, root in watch.names.roots()], held)
 
 
