@@ -62,6 +62,13 @@ OURS: dict[tuple[str, str], str] = {
     ("frameworks/pytorch/losses/target_places.py", "target_places"): "places that `_place` has computed",
     ("frameworks/pytorch/losses/targets.py", "_share_outside"): "targets from `kept`, or a difference of such",
     ("frameworks/pytorch/statistics/reductions.py", "_read"): _TAKEN,
+    **{
+        ("frameworks/pytorch/data/token_batches.py", name): "rows of a batch that `_is_readable` has asked about"
+        for name in ("has_end", "numbers", "_firsts")
+    },
+    ("frameworks/pytorch/data/preference_pairs.py", "*"): "tensors from `_table`, which asks",
+    ("frameworks/pytorch/losses/token_weights.py", "taken"): "numbers that `_added` has computed",
+    ("frameworks/pytorch/losses/token_weights.py", "_only_cross_entropy"): "it is asked for None alone",
     ("frameworks/pytorch/losses/terms.py", "_term"): "the value of a part, which is computed from kept values",
     ("frameworks/pytorch/losses/terms.py", "sizes"): "sums that `_added` has made or asked for",
     ("frameworks/pytorch/probes/questions", "*"): _PROBED,

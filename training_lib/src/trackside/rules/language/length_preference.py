@@ -76,7 +76,7 @@ class LengthPreference(Rule):
     )
 
     share: float = parameter(0.95, "share of the pairs, above which the length decides", minimum=0.5, maximum=1)
-    times: float = parameter(1.25, "factor between the mean lengths, above which they differ", minimum=1)
+    times: float = parameter(1.25, "times that one mean length is of the other, above which they differ", minimum=1)
     fewest: int = parameter(8, "looks at batches from which on it judges", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:

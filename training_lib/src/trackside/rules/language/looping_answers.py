@@ -35,9 +35,10 @@ class LoopingAnswers(Rule):
         words or look for a form do not see it, and entropy and divergence tell little.
 
     How it decides:
-        Of a sample of the answers of each log it takes the share of sequences of four words that stand earlier in the
-        same answer. After `fewest` logs it fires where that is above `share`, was below half of it at first, and has
-        risen beyond noise.
+        1. n is the share of the sequences of four words of an answer that stand earlier in it, of a sample of the
+           answers of each log.
+        2. After `fewest` logs it fires where n is above `share`, was below half of it at first, and has risen beyond
+           noise.
 
         Answers that repeated themselves from the first are as the model was, and silent.
 

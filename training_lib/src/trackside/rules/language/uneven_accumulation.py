@@ -13,7 +13,7 @@ from trackside.contracts.run.recorded_names import CLIPPING, STEP_WEIGHT, TOKEN_
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
-from trackside.situation.constants import NEGLIGIBLE_SHARE, TWICE
+from trackside.situation.constants import NEGLIGIBLE_SHARE, TWICE, VISIBLE
 from trackside.trial.window import Window
 
 _RATIO = "largest weight of a token in a step over the smallest"
@@ -89,7 +89,7 @@ class UnevenAccumulation(Rule):
         Args:
             total: Sum of the weights of all tokens of a step.
         """
-        return total > TWICE * (1 - NEGLIGIBLE_SHARE) and abs(total - round(total)) < NEGLIGIBLE_SHARE * 0.1
+        return total > TWICE * (1 - NEGLIGIBLE_SHARE) and abs(total - round(total)) < VISIBLE * total
 
     def lacks(self, window: Window) -> str:
         """Return a clause without enough steps of several passes."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.losses.attention import kept
 from trackside.frameworks.pytorch.losses.targets import LAYERS
 
@@ -72,7 +73,7 @@ class TokenWeights:
         return Weights(weights.max() / weights.min(), (weights * counts).sum())
 
     def _added(self, gradient: torch.Tensor | None, count: torch.Tensor, is_mean: bool) -> None:
-        if gradient is None:
+        if gradient is None or not has_memory(gradient):
             return
         with torch.no_grad():
             factor = gradient.detach().float().reshape(()).abs()
