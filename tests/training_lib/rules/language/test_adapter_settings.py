@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.training_lib.rules.columns import steady
+from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
 from trackside.contracts.observations import ADAPTERS, AdapterFacts
 from trackside.rules.language.adapter_settings import AdapterSettings
@@ -46,3 +47,12 @@ def test_cases(case: RuleCase) -> None:
     findings = assert_case(AdapterSettings(), case)
     assert not findings or AdapterSettings().sentence(findings).endswith(".")
     assert bool(AdapterSettings().lacks(case.window)) is (case.name == "no adapter")
+
+
+@pytest.mark.parametrize(
+    ("adapter", "cause"),
+    [(IDLE, Cause.FROZEN_PARAMETERS), (replace(USUAL, is_merged=True), Cause.ADAPTER_SETTINGS)],
+)
+def test_a_frozen_one_is_named_so(adapter: AdapterFacts, cause: Cause) -> None:
+    found = case("one", adapter, fires="default")
+    assert AdapterSettings().suspicions(list(AdapterSettings().check(found.window)), found.window)[0].cause is cause

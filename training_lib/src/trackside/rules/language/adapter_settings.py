@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trackside.contracts.cause import Cause
 from trackside.contracts.observations import ADAPTERS, AdapterFacts
 from trackside.contracts.verdict import Finding
+from trackside.evidence.suspects import Suspect
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
@@ -70,7 +71,8 @@ class AdapterSettings(Rule):
     needs = ()
     paced = True
     since = "0.1"
-    likely_causes = (Cause.ADAPTER_SETTINGS,)
+    likely_causes = (Cause.ADAPTER_SETTINGS, Cause.FROZEN_PARAMETERS)
+    suspects = (Suspect(Cause.FROZEN_PARAMETERS, only=(_NOT_TRAINED,)), Suspect(Cause.ADAPTER_SETTINGS))
     shows_its_cause = True
     what_to_do = (
         "Open it by PeftModel.from_pretrained(..., is_trainable=True), and print model.get_model_status().",
