@@ -58,5 +58,6 @@ def _of_sides(batch: Mapping[str, Any]) -> Lengths | None:
 
 def _table(batch: Mapping[str, Any], name: str) -> torch.Tensor | None:
     found = batch.get(name)
-    is_table = isinstance(found, torch.Tensor) and found.ndim == 2 and 0 < found.numel() <= MOST_NUMBERS
-    return found if is_table and found.device.type == "cpu" and has_memory(found) else None
+    if not isinstance(found, torch.Tensor) or found.ndim != 2 or not 0 < found.numel() <= MOST_NUMBERS:
+        return None
+    return found if found.device.type == "cpu" and has_memory(found) else None

@@ -83,9 +83,10 @@ class TokenWeights:
 def _only_cross_entropy(end: Any) -> Any:
     """Return the node of the only cross entropy behind the last layer of a model; None for none or several."""
     found = list(_cross_entropies(end))
-    node = found[0] if len(found) == 1 else None
-    is_reduced = node is not None and node._saved_reduction in (_MEAN, _SUM)
-    return node if is_reduced and node._saved_weight is None else None
+    if len(found) != 1:
+        return None
+    is_reduced = found[0]._saved_reduction in (_MEAN, _SUM)
+    return found[0] if is_reduced and found[0]._saved_weight is None else None
 
 
 def _cross_entropies(end: Any) -> Iterator[Any]:
