@@ -86,7 +86,7 @@ def accumulate(*, divides_by_all: bool, batches: int = 2) -> None:
     torch.manual_seed(0)
     model, rows = TinyForCausalLM(), [torch.randint(0, 16, (3 if k % 2 else 9,)) for k in range(60 * batches)]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    loader = torch.utils.data.DataLoader(rows, batch_size=1)  # type: ignore[arg-type] # a list is a data set
+    loader: torch.utils.data.DataLoader[torch.Tensor] = torch.utils.data.DataLoader(rows, batch_size=1)  # type: ignore[arg-type] # a list is a data set
     for number, tokens in enumerate(loader):
         scores = model(tokens)[:, :-1].flatten(0, 1)
         reduction = "sum" if divides_by_all else "mean"
