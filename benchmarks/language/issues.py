@@ -1,7 +1,7 @@
 """Small programs after reports of users in the issues of transformers, TRL and PEFT: ten mistakes and six sound ones.
 
-They were written before the rules that they test, and their first verdicts stand in `docs/fine-tuning.md`. The number
-of the report stands with each.
+They were written before the rules that they test, and their first verdicts stand in `docs/fine-tuning.md`. Where one
+follows a report, its number stands with it.
 """
 
 # ruff: noqa: E501, S311, S105 - tables; data are drawn, and tokens are no passwords
@@ -194,7 +194,7 @@ def second_adapter(seed: int) -> None:
 
 
 def masked_words(seed: int, *, masks: bool) -> None:
-    """transformers#28828: the collator for masked words, as it is by default, for a causal model."""
+    """Train with the collator for masked words, as it is by default, of a causal model; or with that of next words."""
     from transformers import DataCollatorForLanguageModeling, Trainer, TrainingArguments
 
     words, net = tokenizer(more=("<mask>",)), model(seed, words=len(WORDS) + 1)

@@ -49,7 +49,7 @@ class UnevenAccumulation(Rule):
         ```
 
     References:
-        - transformers, issue 34242 and `num_items_in_batch`: the mean of means under accumulation.
+        - transformers, pull request 34198 and issue 37110: `num_items_in_batch`, and losses of a script's own.
     """
 
     rule_id = "uneven-accumulation"
