@@ -136,7 +136,9 @@ def _make_boundary(account: Account) -> None:
 def _make_organization(account: Account) -> None:
     """Let the organization have the id in the settings: one synthesis serves all runs of this test."""
     account.client("organizations").create_organization(FeatureSet="ALL")
-    organizations_backends[ACCOUNT]["aws"].org.id = ORGANIZATION
+    made = organizations_backends[ACCOUNT]["aws"].org
+    assert made is not None
+    made.id = ORGANIZATION
 
 
 def _deployed(folder: Path, account: Account) -> Outputs:

@@ -11,7 +11,7 @@ from torch import nn
 from trackside.capture.ground.guard import Guard
 from trackside.contracts.observations import DECLARED, PROBABILITY, ROUNDS_BEFORE, SEES_AHEAD, SEQUENCE
 from trackside.frameworks.pytorch.facts import detector, detectors
-from trackside.frameworks.pytorch.facts.detector import EVENTS, Detectors, Hearers, Watch
+from trackside.frameworks.pytorch.facts.detector import EVENTS, ByKind, Detectors, Watch
 from trackside.frameworks.shared.detectors import Detector, detectors_in
 
 OF_TREES = {ROUNDS_BEFORE}
@@ -29,7 +29,7 @@ def test_each_observation_has_one_detector() -> None:
 def test_a_class_hears_only_events(found: Detector) -> None:
     assert len({each.about for each in found.observations}) == 1
     methods = {name for name in vars(found.detects) if not name.startswith("_")}
-    assert methods <= {*EVENTS, "of", "hears"}
+    assert methods <= {*EVENTS, "of", "kinds"}
 
 
 def test_what_is_as_by_default_is_left_out() -> None:
@@ -57,17 +57,17 @@ def test_a_detector_hears_calls() -> None:
         pytest.param((), 0, id="of-none"),
     ],
 )
-def test_a_module_is_heard_by_its_class(kinds: tuple[type[nn.Module], ...], count: int) -> None:
-    hearers = Hearers([(kinds, print)])
-    assert hearers[nn.LSTM] == (print,) * count
-    assert nn.LSTM in hearers
+def test_calls_are_noted_by_the_class_of_the_module(kinds: tuple[type[nn.Module], ...], count: int) -> None:
+    by_kind = ByKind([(kinds, print)])
+    assert by_kind[nn.LSTM] == (print,) * count
+    assert nn.LSTM in by_kind
 
 
 def test_classes_beyond_a_bound_are_forgotten() -> None:
-    hearers = Hearers([((nn.Module,), print)])
+    by_kind = ByKind([((nn.Module,), print)])
     for number in range(2500):
-        assert hearers[type(f"Layer{number}", (nn.Module,), {})] == (print,)
-    assert len(hearers) <= 1000
+        assert by_kind[type(f"Layer{number}", (nn.Module,), {})] == (print,)
+    assert len(by_kind) <= 1000
 
 
 class Failing:

@@ -97,7 +97,7 @@ class MixedSamples(Rule):
             for module in facts.modules
             if any(reads_samples(module, loss) for loss in facts.losses)
         ]
-        places = [
+        places: list[tuple[str, str, str, tuple[int, ...]]] = [
             (_PLACES, module.name, module.line, (rows,))
             for module in facts.modules
             if (rows := ROWS_BY_PLACE.of(module))

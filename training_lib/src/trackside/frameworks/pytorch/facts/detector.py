@@ -121,7 +121,7 @@ class InScript(NamedTuple):
 class Events(Protocol):
     """The events that a detector may hear. A class has a method for each that it needs, and `of`.
 
-    `hears`, classes of modules, says whose calls and returns it hears; all, where it has none. All are called on the
+    `kinds` are the classes of modules whose calls and returns it notes; all, where it has none. All are called on the
     training's thread. An error ends the detector, and nothing else.
     """
 
@@ -162,11 +162,11 @@ class Events(Protocol):
 Kinds = tuple[type[nn.Module], ...]
 
 
-class Hearers(dict[type, tuple[Callable[..., None], ...]]):
-    """By the class of a module, the functions that its calls are told to.
+class ByKind(dict[type, tuple[Callable[..., None], ...]]):
+    """By the class of a module, the functions that note its calls.
 
     Args:
-        functions: Each with the classes of modules that it hears.
+        functions: Each with the classes of modules whose calls it notes.
     """
 
     def __init__(self, functions: Sequence[tuple[Kinds, Callable[..., None]]]) -> None:
@@ -198,7 +198,7 @@ class Detectors:
         self.watch, self._guard = watch, guard
         self._seeing: dict[Section, list[tuple[Detector, Callable[[Any], Any]]]] = {}
         methods: dict[str, list[Callable[..., Any]]] = {event: [] for event in EVENTS}
-        heard: dict[str, list[tuple[Kinds, Callable[..., None]]]] = {"called": [], "returned": []}
+        of_calls: dict[str, list[tuple[Kinds, Callable[..., None]]]] = {"called": [], "returned": []}
         for detector in detectors_in(detectors):
             first, of = detector.observations[0], detector.detects
             if isinstance(of, type):
@@ -208,13 +208,13 @@ class Detectors:
                 for event in EVENTS:
                     if (method := getattr(watching, event, None)) is not None:
                         methods[event].append(method if event in _ANSWERS else fuse.protect(method))
-                        if event in heard:
-                            heard[event].append((getattr(watching, "hears", (nn.Module,)), methods[event][-1]))
+                        if event in of_calls:
+                            of_calls[event].append((getattr(watching, "kinds", (nn.Module,)), methods[event][-1]))
             self._seeing.setdefault(first.about, []).append((detector, of))
         self._install, self._step_hooks, self._changes = (tuple(methods[event]) for event in _ANSWERS)
         self.rest_ended = _each(methods["rest_ended"])
         self.outermost_called = tuple(methods["outermost_called"])
-        self.called, self.returned = Hearers(heard["called"]), Hearers(heard["returned"])
+        self.called, self.returned = ByKind(of_calls["called"]), ByKind(of_calls["returned"])
         self.pass_met = _each(methods["pass_met"])
         self.before_step, self.after_step = _each(methods["before_step"]), _each(methods["after_step"])
         self.look_begins = _each(methods["look_begins"])

@@ -165,8 +165,14 @@ class CallDetectors(Protocol):
     """Detectors that hear calls while they are observed, by event. None of their functions raises."""
 
     outermost_called: tuple[Callable[..., None], ...]
-    called: Mapping[type, tuple[Callable[..., None], ...]]  # by the class of the module
-    returned: Mapping[type, tuple[Callable[..., None], ...]]
+
+    @property
+    def called(self) -> Mapping[type, tuple[Callable[..., None], ...]]:
+        """The functions that note a call, by the class of the module."""
+
+    @property
+    def returned(self) -> Mapping[type, tuple[Callable[..., None], ...]]:
+        """The functions that note what a module returned, by its class."""
 
 
 class ModuleSource:

@@ -43,7 +43,7 @@ def trained(layer: nn.RNNBase, following: Next, *, shuffle: bool, calls: int, mo
     torch.manual_seed(0)
     layer.train(mode)
     seen, state = CarriedStates(Watch()), None
-    loader = DataLoader(list(range(ROWS)), shuffle=shuffle)  # type: ignore[arg-type]
+    loader: DataLoader[int] = DataLoader(list(range(ROWS)), shuffle=shuffle)  # type: ignore[arg-type]
     seen.pass_met(iter(loader), None)
     for _ in range(calls):
         values: Tensor = torch.randn(ROWS, STEPS, 4)

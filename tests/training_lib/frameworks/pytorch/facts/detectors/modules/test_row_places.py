@@ -111,7 +111,7 @@ def test_rows(add: Any, batch_first: bool | None, loader: int, calls: int, seen:
         for _ in range(calls):
             net(torch.randint(9, (ROWS, PLACES)), torch.randint(50, (ROWS,)))
             with torch.no_grad():
-                net.table += 0.01 * torch.randn_like(net.table)
+                net.table.add_(0.01 * torch.randn_like(net.table))
     found.changes()
     assert {name: found.of(module) for name, module in net.named_modules() if found.of(module)} == (
         {seen: ROWS} if seen else {}

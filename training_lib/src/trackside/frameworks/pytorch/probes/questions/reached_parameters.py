@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from trackside.contracts.run.check import Answer
-from trackside.frameworks.pytorch.facts.detectors.parameters.first_values import looks_untrained
+from trackside.frameworks.pytorch.ground.initial_values import looks_untrained
 from trackside.frameworks.pytorch.probes.probe import NotTriedError, Probe
 from trackside.frameworks.pytorch.probes.subject import Subject
 

@@ -27,6 +27,8 @@ _HALF = frozenset({torch.float16, torch.bfloat16})
 class AutocastLayers:
     """Layers of torch.nn that were called in training. One that was ever in half precision is "half"."""
 
+    kinds = tuple(_LAYERS)
+
     def __init__(self, watch: Watch) -> None:
         self._found: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
         self._was_on = self._is_used = False

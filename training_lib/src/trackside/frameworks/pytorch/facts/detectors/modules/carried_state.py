@@ -30,6 +30,8 @@ _FEWEST_NUMBERS = 64  # of draws that many are beyond 1
 class CarriedStates:
     """The calls of recurrent layers with such a state, of each layer."""
 
+    kinds = _LAYERS
+
     def __init__(self, watch: Watch) -> None:
         self._changed = watch.changed
         self._is_shuffled = False
@@ -43,7 +45,7 @@ class CarriedStates:
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Look at the state that a layer is given."""
-        if not isinstance(module, _LAYERS) or not module.training or not self._is_shuffled:
+        if not module.training or not self._is_shuffled:
             return
         if not torch.is_grad_enabled() or self._counts.get(module, 0) >= ENOUGH:
             return

@@ -28,7 +28,7 @@ _PLACES = {nn.TransformerEncoder: 2, nn.TransformerEncoderLayer: 2, nn.Multihead
 class InvertedMasks:
     """Calls of attention that read nothing but one token, the same in all rows, where others are masked."""
 
-    hears = (nn.Embedding, *_PLACES)
+    kinds = (nn.Embedding, *_PLACES)
 
     def __init__(self, watch: Watch) -> None:
         self._tokens: list[weakref.ref[torch.Tensor]] = []

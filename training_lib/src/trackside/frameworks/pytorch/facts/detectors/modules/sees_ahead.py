@@ -21,7 +21,7 @@ _ARGUMENTS = ("query", "key", "value", "key_padding_mask", "need_weights", "attn
 class SeesAhead:
     """Recurrent layers that read a sequence backwards too, convolutions, and attention that reads all of its input."""
 
-    hears = (nn.MultiheadAttention,)
+    kinds = (nn.MultiheadAttention,)
 
     def __init__(self, watch: Watch) -> None:
         self._unmasked: weakref.WeakSet[nn.Module] = weakref.WeakSet()

@@ -17,7 +17,7 @@ from trackside.frameworks.shared.detectors import watches
 class Sequences:
     """The first input of each layer of torch.nn with time along the first axis."""
 
-    hears = (nn.RNNBase, nn.MultiheadAttention)
+    kinds = (nn.RNNBase, nn.MultiheadAttention)
 
     def __init__(self, watch: Watch) -> None:
         self._found: weakref.WeakKeyDictionary[nn.Module, tuple[int, int]] = weakref.WeakKeyDictionary()

@@ -30,6 +30,8 @@ _PRODUCTS = {"AddmmBackward0", "MmBackward0"}
 class StaleCasts:
     """The calls of linear layers with an old cast, of each layer."""
 
+    kinds = (nn.Linear,)
+
     def __init__(self, watch: Watch) -> None:
         self._changed = watch.changed
         self._found = 0  # layers

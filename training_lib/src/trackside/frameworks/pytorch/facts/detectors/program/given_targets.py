@@ -29,6 +29,8 @@ _FEWEST_PLACES = 3
 class GivenTargets:
     """The tokens of the open call of a model, and the looks that found them among the targets."""
 
+    kinds = (nn.Embedding, nn.CrossEntropyLoss)
+
     def __init__(self, watch: Watch) -> None:
         self._changed = watch.changed
         self._tokens: list[torch.Tensor] = []  # copies, of the open step
@@ -46,7 +48,7 @@ class GivenTargets:
             targets = args[1] if len(args) > 1 else kwargs.get("target")
             before, self._tokens = self._tokens, []
             if len(before) == 2 and _are_tokens(targets):
-                self._look(*before, targets)
+                self._look(before[0], before[1], targets)
 
     def changes(self) -> int:
         """Return 1 once it was found."""

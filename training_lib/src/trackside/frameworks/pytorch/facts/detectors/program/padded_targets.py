@@ -31,6 +31,8 @@ _FEW_LENGTHS = 2
 class PaddedTargets:
     """The shares of targets that are of padding, at the newest looks."""
 
+    kinds = (nn.Embedding, nn.CrossEntropyLoss)
+
     def __init__(self, watch: Watch) -> None:
         self._changed = watch.changed
         self._tokens: list[weakref.ref[torch.Tensor]] = []

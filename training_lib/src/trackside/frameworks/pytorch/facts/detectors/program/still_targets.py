@@ -115,10 +115,10 @@ class StillTargets:
         number = first_readable(module, root)
         if number is None or len(self._copies) >= _MOST_COPIES:
             return
-        samples = [sample_of(parameters_of(each)[number]) for each in (module, root)]
+        copied, trained = (sample_of(parameters_of(each)[number]) for each in (module, root))
         matrices = [p for p in parameters_of(module) if p.dim() > 1]
-        if any(map(looks_untrained, matrices)) or torch.equal(*samples):
-            self._copies[module] = _Copy(weakref.ref(root), number, *samples, self._watch.steps())
+        if any(map(looks_untrained, matrices)) or torch.equal(copied, trained):
+            self._copies[module] = _Copy(weakref.ref(root), number, copied, trained, self._watch.steps())
             self._trained[root] = _Given()
 
     def _judge(self) -> None:
