@@ -180,6 +180,8 @@ def test_no_place_is_forgotten() -> None:
         "integrations/judged_training.py": "gives problems to the sinks",
         "integrations/mlflow.py": "a tracker: `outcome_of`, and the title of each problem",
         "integrations/notifying_observer.py": "sends messages: `issue_title`",
+        "integrations/open_telemetry.py": "sends the number of those that stand, and an event as a problem comes",
+        "integrations/trackio.py": "a tracker: `outcome_of`",
         "integrations/wandb.py": "a tracker: `outcome_of`",
         "runs/judgement.py": "an object for notebooks: `problem_text`",
         "local/run.py": "notes a recovery as it comes, and ends with the summary",

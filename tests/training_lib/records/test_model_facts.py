@@ -26,6 +26,7 @@ from trackside.contracts.observations import (
     PROBABILITY,
     SEES_AHEAD,
     SEQUENCE,
+    AdapterFacts,
     CheckpointFacts,
     ClippingFacts,
     LoadFacts,
@@ -80,6 +81,7 @@ OBSERVED: dict[type, Any] = {
     bool: True, int: 3, float: 0.5, str: "a", ClippingFacts: ClippingFacts("norm", 1.0),
     CheckpointFacts: CheckpointFacts("last.pt", 2, ("a", "b")), LoadFacts: LoadFacts("w", 2, True, "a.py:3"),
     SelectionFacts: SelectionFacts("EarlyStopping", "val_loss", "max"), ScheduleFacts: ScheduleFacts("StepLR", 0.1, 2),
+    AdapterFacts: AdapterFacts("default", 4, 8, 2.0, is_trained=True),
 }  # fmt: skip
 SECTIONS: dict[Section, type] = {
     "modules": ModuleFacts,

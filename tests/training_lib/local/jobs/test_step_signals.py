@@ -14,24 +14,19 @@ from trackside.local.jobs.step_signals import StepSignals
 from trackside.local.process_table import living_processes
 
 
-def awaited(signals: StepSignals) -> None:
-    """Wait until its process is ready, which it says by a first byte."""
+def awaited(signals: StepSignals) -> int:
+    """Wait until its process is ready, which it says by a first byte. Return its number."""
     assert signals._process is not None
     assert signals._process.stdout is not None
     assert select.select([signals._process.stdout], [], [], HANGS_SECONDS)[0]
-
-
-def below_us() -> list[int]:
-    """Return the processes below this one."""
-    return [process.pid for process in living_processes().values() if process.parent == os.getpid()]
+    return signals._process.pid
 
 
 def test_a_signal_to_all_is_told_from_one_to_us(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_signals, "ARRIVES_SECONDS", 0.2)
     signals = StepSignals()
     try:
-        awaited(signals)
-        (pid,) = below_us()
+        pid = awaited(signals)
         assert not signals.reached_all(signal.SIGUSR1)
         monkeypatch.setattr(step_signals, "ARRIVES_SECONDS", HANGS_SECONDS)
         os.kill(pid, signal.SIGTERM)
@@ -42,13 +37,12 @@ def test_a_signal_to_all_is_told_from_one_to_us(monkeypatch: pytest.MonkeyPatch)
         assert not signals.reached_all(signal.SIGUSR1)  # the next one is another
     finally:
         signals.close()
-    assert below_us() == []
+    assert pid not in living_processes()
 
 
 def test_one_that_died_reaches_nobody() -> None:
     signals = StepSignals()
-    awaited(signals)
-    (pid,) = below_us()
+    pid = awaited(signals)
     os.kill(pid, signal.SIGKILL)
     assert not signals.reached_all(signal.SIGTERM)
     signals.close()
