@@ -40,6 +40,7 @@ IMPORTS = {
             "trackside.storage.s3",
         ),
     ),
+    "lightgbm": (("lightgbm",), ("pandas", "scipy.sparse", "sklearn.base", "trackside.adapters.lightgbm.adapter")),
     # Its modules import one another, so that none can be withheld: its adapters attach themselves as the child begins.
     "sklearn": (
         (),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training_lib.frameworks.captured_script import EVERYTHING, ROWS, curve, opened, printed
+from tests.training_lib.frameworks.captured_script import EVERYTHING, ROWS, Printed, curve, opened, printed
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Outcome
 from trackside.evaluation.backtest import backtest
@@ -68,9 +68,9 @@ print(json.dumps([log, ""]))
         pytest.param(CV, id="cv"),
     ],
 )
-def test_records_what_lightgbm_computes_and_changes_nothing(script: str, tmp_path: Path) -> None:
-    bare, _ = printed(script)
-    captured, logged = printed(script, tmp_path / "run")
+def test_records_what_lightgbm_computes_and_changes_nothing(warm_printed: Printed, script: str, tmp_path: Path) -> None:
+    bare, _ = warm_printed(script)
+    captured, logged = warm_printed(script, tmp_path / "run")
     assert captured == bare
     assert "trackside" not in logged
     log, _ = json.loads(captured)
@@ -107,15 +107,15 @@ def test_saves_settings_and_importances(tmp_path: Path) -> None:
         pytest.param("model = train(5)", True, id="one"),
     ],
 )
-def test_the_first_training_has_the_run(script: str, is_silent: bool, tmp_path: Path) -> None:
-    _, logged = printed(DATA + script, tmp_path / "run")
+def test_the_first_training_has_the_run(warm_printed: Printed, script: str, is_silent: bool, tmp_path: Path) -> None:
+    _, logged = warm_printed(DATA + script, tmp_path / "run")
     assert len(opened(tmp_path / "run").steps()) == 5
     assert ("a further training" not in logged) == is_silent
 
 
-def test_a_training_without_evaluated_sets_has_rounds_and_no_losses(tmp_path: Path) -> None:
+def test_a_training_without_evaluated_sets_has_rounds_and_no_losses(warm_printed: Printed, tmp_path: Path) -> None:
     script = DATA + "lightgbm.train(settings, lightgbm.Dataset(a, b), 7)"
-    printed(script, tmp_path / "run")
+    warm_printed(script, tmp_path / "run")
     trial = opened(tmp_path / "run")
     assert len(trial.steps()) in {1, 2, 7}  # of the rounds, those that save something
     assert not trial.tensor_names(collection="losses")
@@ -142,8 +142,10 @@ def test_a_training_without_evaluated_sets_has_rounds_and_no_losses(tmp_path: Pa
         ),
     ],
 )
-def test_rules_judge_it(more: str, rule: RuleConfiguration, is_found: bool, tmp_path: Path) -> None:
-    printed(DATA + f"train(200, {more})", tmp_path / "run", EVERYTHING)
+def test_rules_judge_it(
+    warm_printed: Printed, more: str, rule: RuleConfiguration, is_found: bool, tmp_path: Path
+) -> None:
+    warm_printed(DATA + f"train(200, {more})", tmp_path / "run", EVERYTHING)
     found = backtest(str(tmp_path / "run"), [rule], clock=lambda: 0.0)
     assert bool(found.issues) == is_found
 
@@ -155,16 +157,18 @@ def test_rules_judge_it(more: str, rule: RuleConfiguration, is_found: bool, tmp_
         pytest.param(0, list(range(10)), id="new"),
     ],
 )
-def test_a_step_is_an_iteration_of_lightgbm(first: int, steps: list[int], tmp_path: Path) -> None:
+def test_a_step_is_an_iteration_of_lightgbm(
+    warm_printed: Printed, first: int, steps: list[int], tmp_path: Path
+) -> None:
     model = tmp_path / "first.txt"
     if first:
-        printed(f"{DATA}lightgbm.train(settings, lightgbm.Dataset(a, b), {first}).save_model({str(model)!r})")
+        warm_printed(f"{DATA}lightgbm.train(settings, lightgbm.Dataset(a, b), {first}).save_model({str(model)!r})")
     script = (
         f"{DATA}seen, rows = [], lightgbm.Dataset(a, b)\n"
         f"lightgbm.train(settings, rows, 10, valid_sets=[rows], init_model={(str(model) if first else None)!r},"
         " callbacks=[lambda env: seen.append(env.iteration)])\nprint(seen)"
     )
-    assert json.loads(printed(script, tmp_path / "run")[0].splitlines()[-1]) == steps
+    assert json.loads(warm_printed(script, tmp_path / "run")[0].splitlines()[-1]) == steps
     trial = opened(tmp_path / "run")
     assert list(trial.steps()) == steps
     columns = trial.columns("binary_logloss_output_0", "mean", last_step=10**9, mode="TRAIN")
@@ -179,12 +183,14 @@ def test_a_step_is_an_iteration_of_lightgbm(first: int, steps: list[int], tmp_pa
         pytest.param("1 - d", 12, Outcome.NOT_EVALUATED, id="too-few-rounds"),
     ],
 )
-def test_a_validation_loss_alone_is_judged(labels: str, rounds: int, outcome: Outcome, tmp_path: Path) -> None:
+def test_a_validation_loss_alone_is_judged(
+    warm_printed: Printed, labels: str, rounds: int, outcome: Outcome, tmp_path: Path
+) -> None:
     script = (
         f"held_back = lightgbm.Dataset(c, {labels})\n"
         f"lightgbm.train(settings, lightgbm.Dataset(a, b), {rounds}, valid_sets=[held_back])"
     )
-    printed(DATA + script, tmp_path / "run")
+    warm_printed(DATA + script, tmp_path / "run")
     found = backtest(str(tmp_path / "run"), [RuleConfiguration("loss-not-decreasing")], clock=lambda: 0.0)
     assert [verdict.outcome for verdict in found.verdicts] == [outcome]
 
@@ -197,12 +203,14 @@ def test_a_validation_loss_alone_is_judged(labels: str, rounds: int, outcome: Ou
         pytest.param("b", "", False, id="both-classes"),
     ],
 )
-def test_the_classes_that_are_trained_on_are_counted(labels: str, more: str, is_found: bool, tmp_path: Path) -> None:
+def test_the_classes_that_are_trained_on_are_counted(
+    warm_printed: Printed, labels: str, more: str, is_found: bool, tmp_path: Path
+) -> None:
     script = (
         f"rows = lightgbm.Dataset(a, ({labels}).astype(int))\n"
         f"lightgbm.train(dict(settings, {more}), rows, 60, valid_sets=[rows])"
     )
-    printed(DATA + script, tmp_path / "run", ROWS)
+    warm_printed(DATA + script, tmp_path / "run", ROWS)
     found = backtest(str(tmp_path / "run"), [RuleConfiguration("class-imbalance")], clock=lambda: 0.0)
     assert [verdict.outcome is Outcome.ISSUE_FOUND for verdict in found.verdicts] == [is_found]
     assert not any(verdict.is_not_applicable for verdict in found.verdicts)
@@ -216,33 +224,37 @@ def test_the_classes_that_are_trained_on_are_counted(labels: str, more: str, is_
         pytest.param("a[:, 1]", False, id="of-its-own"),
     ],
 )
-def test_a_column_that_is_the_label_is_found(column: str, is_found: bool, tmp_path: Path) -> None:
+def test_a_column_that_is_the_label_is_found(
+    warm_printed: Printed, column: str, is_found: bool, tmp_path: Path
+) -> None:
     rows = f"lightgbm.Dataset(np.column_stack([a, {column}]), b)"
-    printed(f"{DATA}rows = {rows}\nlightgbm.train(settings, rows, 60, valid_sets=[rows])", tmp_path / "run", ROWS)
+    warm_printed(f"{DATA}rows = {rows}\nlightgbm.train(settings, rows, 60, valid_sets=[rows])", tmp_path / "run", ROWS)
     found = backtest(str(tmp_path / "run"), [RuleConfiguration("data-leakage")], clock=lambda: 0.0)
     assert bool(found.issues) == is_found
 
 
-def test_rules_about_networks_do_not_apply(tmp_path: Path) -> None:
-    printed(DATA + "train(20)", tmp_path / "run")
+def test_rules_about_networks_do_not_apply(warm_printed: Printed, tmp_path: Path) -> None:
+    warm_printed(DATA + "train(20)", tmp_path / "run")
     names = ("vanishing-gradient", "weight-update-ratio", "steps-without-gradients")
     found = backtest(str(tmp_path / "run"), [RuleConfiguration(name) for name in names], clock=lambda: 0.0)
     assert [verdict.is_not_applicable for verdict in found.verdicts] == [True] * len(names)
 
 
 @pytest.mark.parametrize("run", ["ftp://host/run", "{file}/run"])
-def test_a_run_that_cannot_be_stored_costs_the_training_nothing(run: str, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_stored_costs_the_training_nothing(
+    warm_printed: Printed, run: str, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("no folder")
-    bare, _ = printed(PLAIN)
-    captured, logged = printed(PLAIN, run.format(file=tmp_path / "file"))  # type: ignore[arg-type] # an address
+    bare, _ = warm_printed(PLAIN)
+    captured, logged = warm_printed(PLAIN, run.format(file=tmp_path / "file"))  # type: ignore[arg-type] # an address
     assert captured == bare
     assert "trackside: " in logged
 
 
-def test_errors_of_the_script_pass_through(tmp_path: Path) -> None:
+def test_errors_of_the_script_pass_through(warm_printed: Printed, tmp_path: Path) -> None:
     script = DATA + (
         "\ndef broken(env): raise ZeroDivisionError\n"
         "try: train(5, [broken])\nexcept ZeroDivisionError: print('raised')\n"
         "try: lightgbm.train(wrong=1)\nexcept TypeError as error: print(error)"
     )
-    assert printed(script)[0] == printed(script, tmp_path / "run")[0] != ""
+    assert warm_printed(script)[0] == warm_printed(script, tmp_path / "run")[0] != ""
