@@ -151,8 +151,10 @@ def test_a_stopped_job_that_is_requeued_all_the_same_does_not_train(slurm: Clust
     )
     job = submitted(slurm, work, script)
     restarted(slurm, job)
+    codes = work / "codes"
+    wait_until(lambda: codes.exists() and len(codes.read_text().split()) == 2, "the end of the second start")
     slurm.wait_for(job, "FAILED", "COMPLETED")
-    assert (work / "codes").read_text().split() == ["1", "2"]
+    assert codes.read_text().split() == ["1", "2"]
     assert (work / "started").read_text() == "0\n"
     assert "that Trackside stopped for an issue" in output(work, job)
     assert run_state(only_run(work)) is RunState.STOPPED

@@ -15,6 +15,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from tests.patience import wait_until
 from trackside_localaccount.provision import create_inbox, create_role
 
 ACCOUNT, AT = "123456789012", "us-east-1:123456789012"
@@ -291,7 +292,8 @@ def test_a_function_that_may_not_log_has_no_log_in_cloudwatch(stocked: Any) -> N
     role = create_role(stocked.account, "mute", services=["lambda"])
     stocked.function("mute", "def handle(event, context): print('said')", Role=role)
     stocked.account.client("lambda").invoke(FunctionName="mute")
-    assert "said" in stocked.account.function_log("mute"), "a person in front of the account reads it all the same"
+    # A person in front of the account reads it all the same.
+    wait_until(lambda: "said" in stocked.account.function_log("mute"), "the log of the function")
     found = stocked.account.client("logs").describe_log_groups(logGroupNamePrefix="/aws/lambda/mute")["logGroups"]
     assert found == []
 
