@@ -171,6 +171,7 @@ def test_no_place_is_forgotten() -> None:
     """Each file that reads problems is behind a place above, or stands here with its reason."""
     others = {
         "agents/problems.py": "says `standing` or `recovered` of each problem",
+        "local/passing_observer.py": "passes problems on",
         "local/event_lines.py": "a problem is written as it comes, and a recovery is a note of `local/run.py`",
         "runs/mending/repair.py": "the change for a problem, whatever became of it",
         "runs/run_waiting.py": "waits for problems that stand",

@@ -16,11 +16,11 @@ from trackside.contracts.verdict import Severity
 from trackside.integrations import notification
 from trackside.integrations.issue_text import issue_card, issue_title
 from trackside.integrations.notification import Message, Receiver
+from trackside.local.passing_observer import PassingObserver
 from trackside.local.run import Observer
-from trackside.local.run_now import RunNow
 
 
-class NotifyingObserver:
+class NotifyingObserver(PassingObserver):
     """An observer that also sends each problem to every receiver, and again if it becomes graver.
 
     observer   shows everything to the user, the first failure of each receiver too
@@ -29,36 +29,16 @@ class NotifyingObserver:
     """
 
     def __init__(self, observer: Observer, receivers: Sequence[Receiver], *, run: str) -> None:
-        self._observer, self._receivers, self._run = observer, receivers, run
+        super().__init__(observer)
+        self._receivers, self._run = receivers, run
         self._sent: dict[str, Severity] = {}  # by the problem, the gravest severity that was sent
         self._failed: set[str] = set()
         self._waiting: queue.Queue[tuple[Receiver, Message] | None] = queue.Queue()
         self._thread: threading.Thread | None = None
 
-    @property
-    def shows_progress(self) -> bool:
-        """True if `progress` is to be called."""
-        return self._observer.shows_progress
-
-    def note(self, text: str) -> None:
-        """Show one line."""
-        self._observer.note(text)
-
-    def hint(self, text: str) -> None:
-        """Show one line, unless the user wants to read of problems only."""
-        self._observer.hint(text)
-
-    def detail(self, text: str) -> None:
-        """Show one line, if the user wants to read everything."""
-        self._observer.detail(text)
-
-    def progress(self, now: RunNow) -> None:
-        """Show the present state of the run."""
-        self._observer.progress(now)
-
     def issue(self, group: IssueGroup) -> None:
         """Show a problem, and send its message in the background if it is new or graver than before."""
-        self._observer.issue(group)
+        super().issue(group)
         before = self._sent.get(group.group)
         if before is not None and group.severity.rank <= before.rank:
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from opentelemetry._logs import SeverityNumber
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
@@ -24,6 +25,7 @@ from opentelemetry.sdk.resources import Resource
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.verdict import Severity
 from trackside.integrations.issue_text import issue_card
+from trackside.local.passing_observer import PassingObserver
 from trackside.local.run import LocalRunResult, Observer
 from trackside.local.run_now import RunNow
 
@@ -38,7 +40,7 @@ SEVERITIES = {
 _UNNAMED = "unknown_service"
 
 
-class TelemetryObserver:
+class TelemetryObserver(PassingObserver):
     """An observer that also sends the state of the run as metrics, and each problem, new or graver, as an event.
 
     observer  shows everything to the user, the first failure to send too
@@ -46,7 +48,7 @@ class TelemetryObserver:
     """
 
     def __init__(self, observer: Observer, *, run: str) -> None:
-        self._observer = observer
+        super().__init__(observer)
         self._now = RunNow(None, None, 0, 0)
         self._gravest: dict[str, Severity] = {}  # by the problem
         self._failures = _FirstFailure(observer.note)
@@ -65,27 +67,15 @@ class TelemetryObserver:
         """True: `progress` is what the metrics are made of."""
         return True
 
-    def note(self, text: str) -> None:
-        """Show one line."""
-        self._observer.note(text)
-
-    def hint(self, text: str) -> None:
-        """Show one line, unless the user wants to read of problems only."""
-        self._observer.hint(text)
-
-    def detail(self, text: str) -> None:
-        """Show one line, if the user wants to read everything."""
-        self._observer.detail(text)
-
     def progress(self, now: RunNow) -> None:
         """Keep the present state of the run for the next sending, and show it."""
         self._now = now
         if self._observer.shows_progress:
-            self._observer.progress(now)
+            super().progress(now)
 
     def issue(self, group: IssueGroup) -> None:
         """Show a problem, and send it if it is new or graver than before."""
-        self._observer.issue(group)
+        super().issue(group)
         before = self._gravest.get(group.group)
         if before is not None and group.severity.rank <= before.rank:
             return
@@ -106,12 +96,12 @@ class TelemetryObserver:
 
     def finish(self, result: LocalRunResult) -> None:
         """Send the last state of the run and what is left, within about `SEND_SECONDS`."""
-        steps = result.training_steps or self._now.steps
-        self._now = RunNow(steps, self._now.loss, self._now.rules, self._now.problems, self._now.overhead)
+        self._now = replace(self._now, steps=result.training_steps or self._now.steps)
         milliseconds = round(SEND_SECONDS * 1000)
         self._meters.shutdown(milliseconds)
         self._logs.shutdown()
         logging.getLogger("opentelemetry").removeHandler(self._failures)
+        logging.getLogger("opentelemetry").propagate = True
 
     def _declare(self) -> None:
         meter = self._meters.get_meter("trackside")

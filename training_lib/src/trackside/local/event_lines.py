@@ -11,8 +11,8 @@ from typing import Any
 
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.issue_group import IssueGroup
+from trackside.local.passing_observer import PassingObserver
 from trackside.local.run import LocalRunResult, Observer
-from trackside.local.run_now import RunNow
 from trackside.runs.run_document import problem_document
 from trackside.runs.source_text import SourceText
 
@@ -39,7 +39,7 @@ def checked_target(target: str | None) -> str | None:
     return target
 
 
-class EventLines:
+class EventLines(PassingObserver):
     """An observer that also writes each problem, when it is new or changed, and each note as a line of JSON.
 
     observer  shows everything to the user, a failure to write too
@@ -49,15 +49,11 @@ class EventLines:
     """
 
     def __init__(self, observer: Observer, target: str, *, run: str, clock: Callable[[], float] = time.time) -> None:
-        self._observer, self._target, self._run, self._clock = observer, target, run, clock
+        super().__init__(observer)
+        self._target, self._run, self._clock = target, run, clock
         self._sources = SourceText(run)
         self._written: dict[str, dict[str, Any]] = {}
         self._has_failed = False
-
-    @property
-    def shows_progress(self) -> bool:
-        """True if `progress` is to be called."""
-        return self._observer.shows_progress
 
     def begin(self, *, rules: int) -> None:
         """Write the first line.
@@ -69,24 +65,12 @@ class EventLines:
 
     def note(self, text: str) -> None:
         """Show one line, and write it."""
-        self._observer.note(text)
+        super().note(text)
         self._write({"event": "note", "text": text})
-
-    def hint(self, text: str) -> None:
-        """Show one line, unless the user wants to read of problems only."""
-        self._observer.hint(text)
-
-    def detail(self, text: str) -> None:
-        """Show one line, if the user wants to read everything."""
-        self._observer.detail(text)
-
-    def progress(self, now: RunNow) -> None:
-        """Show the present state of the run."""
-        self._observer.progress(now)
 
     def issue(self, group: IssueGroup) -> None:
         """Show a problem, and write it if it is new or differs from the line before."""
-        self._observer.issue(group)
+        super().issue(group)
         document = problem_document(group, self._sources)
         if self._written.get(group.group) != document:
             self._written[group.group] = document
