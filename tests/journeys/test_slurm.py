@@ -68,9 +68,12 @@ def submitted(slurm: Cluster, work: Path, script: str, *options: str) -> str:
 
 
 def restarted(slurm: Cluster, job: str) -> None:
-    """Wait until a job is requeued, and start it without the two minutes that Slurm waits."""
+    """Wait until a job is requeued, and start it without the two minutes that Slurm waits.
+
+    Not within the second of its end: slurmd refuses the credential of such a start as one of the job that ended.
+    """
     wait_until(lambda: (found := slurm.job(job))["Restarts"] == "1" and found["JobState"] == "PENDING", "a requeueing")
-    slurm.call("scontrol", "update", f"JobId={job}", "StartTime=now")
+    slurm.call("scontrol", "update", f"JobId={job}", "StartTime=now+2seconds")
 
 
 def only_run(work: Path) -> Path:
