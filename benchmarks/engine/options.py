@@ -33,5 +33,5 @@ def rests(arguments: argparse.Namespace) -> bool:
     """Return True if trainings are to rest early; then let those of this process and of its forks do so."""
     if arguments.rest_after is None:
         return False
-    rest.FIRST_WATCHED = arguments.rest_after
+    rest.FIRST_WATCHED = rest.FEWEST_WATCHED = arguments.rest_after
     return True

@@ -30,7 +30,7 @@ ON = "as `trackside run` watches"
 KINDS = (OFF, AGAIN, PLANTED, ON)
 GOALS = {"sft": 2.0, "grpo": 1.0}
 STEPS = {"sft": 12, "grpo": 6}  # of a block
-FIRST_STEPS = {"sft": 60, "grpo": 30}  # until the intervals are settled
+FIRST_STEPS = {"sft": 120, "grpo": 110}  # until the intervals are settled, and the training rests
 _ALL = 2  # the clock of all threads, of those of a block
 _WARM_UP = 4
 

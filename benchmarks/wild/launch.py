@@ -120,7 +120,7 @@ def _become(job: dict[str, Any], work: str) -> None:
     os.environ.update(job["environment"])  # noqa: TID251 - read by Trackside's start-up file, here after the fork
     from trackside.capture.statistics import rest
 
-    rest.FIRST_WATCHED = job["first_watched"]
+    rest.FIRST_WATCHED, rest.FEWEST_WATCHED = job["first_watched"]
     importlib.import_module("trackside.frameworks.attach")  # attaches at once, for torch is imported
 
 

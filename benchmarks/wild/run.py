@@ -150,7 +150,7 @@ def order_of(program: str, seed: int, folder: Path, capture: CaptureRequest | No
         "seed": seed,
         "environment": dict(capture_environment(run, capture or usual_capture())),
         "output": str((folder / OUTPUT).absolute()),
-        "first_watched": rest.FIRST_WATCHED,
+        "first_watched": (rest.FIRST_WATCHED, rest.FEWEST_WATCHED),
     }
 
 

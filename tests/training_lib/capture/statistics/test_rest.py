@@ -10,6 +10,8 @@ from trackside.capture.ground.guard import Guard
 from trackside.capture.statistics.budget import EVERY_STEP, NORMS
 from trackside.capture.statistics.rest import (
     FEWEST_AT_REST,
+    FEWEST_WATCHED,
+    FIRST_SECONDS,
     FIRST_WATCHED,
     LEAST_BURST,
     LONGEST_REST_SECONDS,
@@ -124,13 +126,17 @@ class Training:
         pytest.param(Training(0.035, 0.003), id="long-steps-of-many-layers"),
         pytest.param(Training(0.035, 0.0006, norms=0.002), id="norms-that-the-part-of-each-step-leaves-no-room-for"),
         pytest.param(Training(0.09, 0.0035), id="steps-of-which-half-a-second-holds-five"),
+        pytest.param(Training(0.16, 0.0065), id="steps-of-which-half-a-second-holds-three"),
         pytest.param(Training(0.002, 0.0003, waits=0.005), id="steps-that-wait"),
         pytest.param(Training(0.002, 0.0003, unseen=0.0006), id="cold-caches-after-us"),
         pytest.param(Training(0.035, 0.001, unseen=0.001), id="hooks-that-compiled-code-calls"),
     ],
 )
 def test_all_of_ours_takes_the_budget(training: Training) -> None:
-    training.run(FIRST_WATCHED)
+    while (
+        training.now < FIRST_SECONDS and training.engine.step < FIRST_WATCHED or training.engine.step < FEWEST_WATCHED
+    ):
+        training.step()
     assert not training.rest.steps, "a short run is watched whole"
     training.ours = training.process = training.background = training.slower = 0.0  # the first steps are not paid for
     training.statistics.budget.seconds = 0.0
@@ -144,8 +150,8 @@ def test_all_of_ours_takes_the_budget(training: Training) -> None:
 @pytest.mark.parametrize(
     "training",
     [
-        pytest.param(Training(0.13, 0.01), id="steps-of-which-half-a-second-holds-three"),
-        pytest.param(Training(0.01, 0.001, waits=0.12), id="the-same-where-most-of-a-step-is-waiting"),
+        pytest.param(Training(0.26, 0.02), id="steps-of-which-half-a-second-holds-one"),
+        pytest.param(Training(0.01, 0.001, waits=0.25), id="the-same-where-most-of-a-step-is-waiting"),
         pytest.param(Training(0.035, 0.0003), id="long-steps-of-few-layers"),
         pytest.param(Training(0.002, 0.00002), id="watching-that-fits-into-the-budget"),
         pytest.param(Training(0.035, 0.0004), id="with-room-for-each-tier"),
@@ -155,6 +161,22 @@ def test_what_is_always_watched(training: Training) -> None:
     training.run(2_000)
     assert not training.rest.steps
     assert training.watched_steps == [*range(2_000)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "first"),
+    [
+        pytest.param(0.0005, FIRST_WATCHED, id="quick-steps"),
+        pytest.param(0.04, int(FIRST_SECONDS / (0.04 * 1.06)), id="eight-seconds"),
+        pytest.param(0.16, FEWEST_WATCHED, id="long-steps"),
+    ],
+)
+def test_the_first_steps_are_watched(seconds: float, first: int) -> None:
+    training = Training(seconds, 0.06 * seconds)
+    training.run(FIRST_WATCHED + 2_000)
+    assert training.rest.steps
+    before_a_rest = next(step for step, at in enumerate(training.watched_steps) if step != at) - 1
+    assert first - 2 <= before_a_rest <= first + 16
 
 
 def test_bursts_come_at_least_twice_a_second() -> None:

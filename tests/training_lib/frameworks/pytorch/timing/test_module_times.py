@@ -17,7 +17,9 @@ from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.modules.source import TrainedModules
 from trackside.frameworks.pytorch.timing.module_times import ModuleTimer
+from trackside.frameworks.pytorch.timing.step_samples import StepSamples
 from trackside.records.machine.performance_facts import ModuleTimes
+from trackside.speed.profiling.phase_clock import PhaseClock
 
 _CALL = nn.Module.__call__
 
@@ -206,3 +208,25 @@ def test_weights_are_the_same_with_and_without() -> None:
 
     for one, other in zip(weights(is_timed=True), weights(is_timed=False), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        pytest.param(0, 5, id="nothing trained yet"),
+        pytest.param(20, 5, id="few modules"),
+        pytest.param(399, 2, id="of half the modules two steps"),
+        pytest.param(1500, 1, id="more than at a time"),
+    ],
+)
+def test_of_many_modules_fewer_steps_are_sampled(layers: int, expected: int) -> None:
+    modules = TrainedModules(ParameterNames())
+    samples = StepSamples(
+        modules, clock=PhaseClock(), fuse=Fuse(Guard(), "timing modules"), is_compiler_used=lambda: True
+    )
+    if layers:
+        model = nn.Sequential(nn.Linear(1, 1), *(nn.Identity() for _ in range(layers - 1)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        modules.optimizer_created(optimizer)
+        assert len([*modules.roots()]) == 1
+    assert samples.next_steps == expected

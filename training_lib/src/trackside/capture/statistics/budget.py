@@ -310,7 +310,7 @@ class OverheadBudget:
         self._walls, self._process_before, self._ours_here, self._rows_here = [], None, 0.0, 0.0
         self._background_before = self.background()
 
-    def think_of_bursts(self, step_seconds: float, *, steps_a_watched_one: float) -> None:
+    def think_of_bursts(self, step_seconds: float, *, steps_a_watched_one: float, unseen: float = 0.0) -> None:
         """Choose the intervals within bursts: as dense as the longest rest can pay for.
 
         The dear tier costs at most as much as all else that a watched step has.
@@ -318,11 +318,12 @@ class OverheadBudget:
         Args:
             step_seconds: A step's time without us.
             steps_a_watched_one: Number of steps that pay for a watched one, at most.
+            unseen: What a watched step costs beside what clocks of ours see, in seconds.
         """
         self.is_in_bursts = True
-        every = fmean(self._every) if self._every else 0.0
+        every = unseen + (fmean(self._every) if self._every else 0.0)
         costs = Costs(every, self._cost(NORMS), self._cost(DEAR), step_seconds, self._cost(UPDATES))
-        self._costs, self._expected = costs, every
+        self._costs, self._expected = costs, every - unseen
         most = affordable(costs, self.share * steps_a_watched_one, densest=self._densest)
         plain = every + costs.norms / most.norms + costs.updates / most.updates
         dear = _smallest_interval(costs.dear, plain, most.dear, max(most.dear, LONGEST_IN_BURSTS))

@@ -33,10 +33,12 @@ from trackside.capture.steps.step_engine import StepEngine
 from trackside.contracts.run.recorded_names import RESTED_STEPS
 
 # All of a short run is watched, and of a long one what its first steps show: structure, the first passes over small
-# data, fingerprints of the first batches. It is no time to speak of: a tenth of a second to eight of them.
+# data, fingerprints of the first batches. It is no time to speak of: at most eight seconds, or where steps are long as
+# many of them as the intervals of the tiers need to settle.
 FIRST_WATCHED = 400
+FIRST_SECONDS, FEWEST_WATCHED = 8.0, 100
 LEAST_BURST = 3  # watched steps in a row: two differences between neighbours, and a third to confirm the first
-FEWEST_AT_REST = 4  # fewer are not worth the ways in and out
+FEWEST_AT_REST = 2  # fewer are not worth the ways in and out
 LONGEST_REST_SECONDS = 0.5  # of the clock, whatever the budget says: a loss that breaks is seen by then
 _LOOKS_A_REST, _MOST_A_LOOK = 16, 64  # looks at the clock in the longest rest; steps between two, at most
 _COUNT_SECONDS = 2e-6  # the counter, at each step at rest
@@ -63,7 +65,8 @@ class Rest:
     Attributes:
         is_on: True at rest.
         steps: Number of steps that were at rest so far.
-        first_watched: Number of first steps of this process that are watched.
+        first_watched: Number of first steps of this process that are watched, at most.
+        first_seconds: Seconds after which fewer are, but at least 100.
         longest_seconds: Seconds by the clock after which a rest ends, whatever the budget says.
         wanted: Returns the number of steps that the budget wants at rest now; 0: the training is watched on.
 
@@ -88,6 +91,7 @@ class Rest:
         self._clock, self._process_clock, self._thread_clock = clock, process_clock, thread_clock
         self.is_on = False
         self.steps, self.first_watched, self.longest_seconds = 0, FIRST_WATCHED, LONGEST_REST_SECONDS
+        self.first_seconds = FIRST_SECONDS
         self.wanted: Callable[[], int] = self._wanted
         self._lock = threading.Lock()
         self._watched = 0  # steps in this burst
@@ -99,9 +103,10 @@ class Rest:
         self._debt = 0.0  # processor seconds that are not yet paid for
         self._spent_before = self._background_before = 0.0
         self._process_in_burst: float | None = None  # when this part of a burst began; None: not after a rest
-        self._unseen: deque[float] = deque(maxlen=_UNSEEN_BURSTS)  # processor seconds of a watched step
+        self._unseen: deque[float] = deque(maxlen=_UNSEEN_BURSTS)  # processor seconds of a watched step, by burst
+        self._unseen_a_step = 0.0  # by these
         self._spent_here = 0.0  # on the ways in and out, in this turn
-        self._began = self._process_before = self._background_at_begin = 0.0
+        self._began = self._process_before = self._background_at_begin = self._first_until = 0.0
         self._turn = 0
         self._newest = 0  # steps of the newest rest
         self._left_out = 0  # steps of which nothing is recorded, since the last one that is
@@ -115,7 +120,7 @@ class Rest:
         self._watched += 1
         self._unpaid += 1
         self._ended += 1
-        if self._ended < self.first_watched or self._watched < LEAST_BURST or at_most < FEWEST_AT_REST:
+        if self._is_first() or self._watched < LEAST_BURST or at_most < FEWEST_AT_REST:
             return False
         started = self._thread_clock()
         steps = min(at_most, self.wanted())
@@ -125,6 +130,13 @@ class Rest:
         self._begin(steps)
         self._spent_here += self._thread_clock() - started
         return True
+
+    def _is_first(self) -> bool:
+        """Return True for a step that is watched because it is one of the first."""
+        ended = self._ended
+        if ended == 1:
+            self._first_until = self._clock() + self.first_seconds
+        return ended < self.first_watched and (ended < FEWEST_WATCHED or self._clock() < self._first_until)
 
     def passed(self) -> bool:
         """Count a step at rest. Return True if the rest is over with it."""
@@ -231,7 +243,7 @@ class Rest:
         step = self._step_seconds
         self._add_debt()
         longest = int(self.longest_seconds / self._wall_seconds)
-        budget.think_of_bursts(step, steps_a_watched_one=1 + longest / LEAST_BURST)
+        budget.think_of_bursts(step, steps_a_watched_one=1 + longest / LEAST_BURST, unseen=self._unseen_a_step)
         a_step = budget.share * step - _COUNT_SECONDS
         self._turn += 1
         wanted = self._debt / a_step * (0.5 + fraction(self._turn)) if a_step > 0 else longest  # what is over stays
@@ -279,11 +291,13 @@ class Rest:
         if before is None or not steps:
             return 0.0
         self._unseen.append((now - before) / steps - self._step_seconds)
-        return min(max(0.0, median(self._unseen)) * steps, _MOST_UNSEEN * seen)
+        self._unseen_a_step = min(max(0.0, median(self._unseen)), _MOST_UNSEEN * seen / steps)
+        return self._unseen_a_step * steps
 
     def _forget(self) -> None:
         """Let the intervals of the tiers keep to the budget again."""
         budget = self._statistics.budget
         if budget.is_in_bursts:
             budget.is_in_bursts, self._debt, self._process_in_burst = False, 0.0, None
+            self._unseen_a_step = 0.0
             budget.pause()

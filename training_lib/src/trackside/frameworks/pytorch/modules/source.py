@@ -80,6 +80,11 @@ class TrainedModules:
         self._refresh()
         return self._root_types
 
+    @property
+    def count(self) -> int:
+        """The number of modules, as it was when they were last needed. Any thread may ask."""
+        return len(self._members) // 2
+
     def name_of(self, module: torch.nn.Module) -> str | None:
         """Return the name under which the module's tensors are saved; None if no optimizer trains its root."""
         found = self._found(module)

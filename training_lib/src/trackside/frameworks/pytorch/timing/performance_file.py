@@ -37,8 +37,7 @@ from trackside.speed.profiling.step_loop import StepLoop
 from trackside.storage.store import Store
 from trackside.thread_stacks import frames_from
 
-SAMPLED_STEPS = 5  # at a time, with longer and longer pauses
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 15.0, 600.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 15.0, 600.0  # between two samplings, longer and longer
 _MODEL_FILE = torch.nn.modules.module.__file__
 
 
@@ -105,7 +104,7 @@ class PerformanceFile(SpeedFactsFile):
         if now >= self._sample_at:
             self._sample_at = now + self._sample_pause
             self._sample_pause = min(2 * self._sample_pause, LONGEST_PAUSE_SECONDS)
-            self._sample_steps(SAMPLED_STEPS)
+            self._sample_steps(self._samples.next_steps)
         super().flush()
 
     def close(self) -> None:

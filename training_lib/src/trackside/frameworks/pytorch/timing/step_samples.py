@@ -14,6 +14,8 @@ from trackside.speed.profiling.phase_clock import PhaseClock
 from trackside.speed.profiling.windows import ProfilingWindow, Recording, Write
 
 SAMPLED = "sampled steps"
+MOST_SAMPLED = 5  # steps at a time
+MODULES_AT_A_TIME = 1000  # timing one takes as long as a thin layer itself: of more modules fewer steps are sampled
 _SCATTERS = "reduce_scatter"
 
 
@@ -37,6 +39,7 @@ class StepSamples:
         self.window = ProfilingWindow(SAMPLED, self._begin)
         self.steps = 0
         self._clock, self._fuse, self._is_compiler_used = clock, fuse, is_compiler_used
+        self._trained = modules
         self._modules, self._collectives = ModuleTimer(modules, fuse=fuse), CollectiveTimer()
 
     @property
@@ -48,6 +51,11 @@ class StepSamples:
     def exchanges(self) -> tuple[ExchangeTimes, ...]:
         """The times of collectives on these steps."""
         return self._collectives.times(self.steps) if self.steps else ()
+
+    @property
+    def next_steps(self) -> int:
+        """Number of steps that are to be sampled at a time."""
+        return max(1, min(MOST_SAMPLED, MODULES_AT_A_TIME // max(1, self._trained.count)))
 
     def collectives(self) -> CollectiveFacts | None:
         """Return the times of all collectives together where gradients are scattered over ranks (FSDP); else None.
