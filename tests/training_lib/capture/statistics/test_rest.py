@@ -134,8 +134,8 @@ class Training:
 )
 def test_all_of_ours_takes_the_budget(training: Training) -> None:
     while (
-        training.now < FIRST_SECONDS and training.engine.step < FIRST_WATCHED or training.engine.step < FEWEST_WATCHED
-    ):
+        training.now < FIRST_SECONDS and training.engine.step < FIRST_WATCHED
+    ) or training.engine.step < FEWEST_WATCHED:
         training.step()
     assert not training.rest.steps, "a short run is watched whole"
     training.ours = training.process = training.background = training.slower = 0.0  # the first steps are not paid for
