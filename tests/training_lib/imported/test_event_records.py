@@ -7,9 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
 from trackside.imported.event_records import read_events
 from trackside.imported.files import StoredFile
+from trackside.imported.histograms import ABS_MAX, ABS_MEAN, L2, STATISTICS
 from trackside.imported.log import Series
 from trackside.records.tensorboard_file import (
     encode_histogram,
@@ -72,18 +77,62 @@ def test_scalars_in_tensors() -> None:
     np.testing.assert_allclose(points.values, 2 * np.exp(-np.arange(12) / 5), rtol=1e-6)
 
 
-def test_pictures_texts_and_histograms_are_passed_over() -> None:
-    histogram = histogram_of(np.arange(9.0))
-    assert histogram is not None
+def test_pictures_and_texts_are_passed_over() -> None:
     data = written(3) + encode_text("note", "x" * 5000, step=1, wall_time=1.0)
-    data += (
-        encode_histogram("weights", histogram, step=1, wall_time=1.0)
-        + written(2, first=3)[len(encode_version(1.7e9)) :]
-    )
+    data += written(2, first=3)[len(encode_version(1.7e9)) :]
     series = read(data)
     steps = [0, 1, 2, 3, 4]
     assert {name: own.steps.tolist() for name, own in series.points().items()} == {"loss": steps, "rate": steps}
     assert series.damage == []
+    assert series.tensor_points() == {}
+
+
+@pytest.mark.parametrize(
+    ("writer", "tags", "exact"),
+    [
+        pytest.param("torch", ("fc.weight", "fc.weight.grad"), 1e-6, id="sums-of-pytorch"),
+        pytest.param("tensorboard", ("dense/kernel", "dense/kernel/gradient"), 0.02, id="buckets-of-tensorflow"),
+    ],
+)
+def test_histograms_of_other_writers(writer: str, tags: tuple[str, str], exact: float) -> None:
+    file = SAMPLES / "histograms" / f"events.out.tfevents.1700000000.{writer}"
+    found = read(file.read_bytes()).tensor_points()
+    chance = np.random.default_rng(0)
+    expected: dict[tuple[str, str], list[float]] = {(tag, name): [] for tag in tags for name in STATISTICS}
+    for _ in range(2):
+        for tag, scale in zip(tags, (1.0, 1e-9), strict=True):
+            values = chance.normal(0, scale, 400).astype(np.float32).astype(np.float64)
+            numbers = (np.linalg.norm(values), np.abs(values).mean(), np.abs(values).max())
+            for name, number in zip(STATISTICS, numbers, strict=True):
+                expected[tag, name].append(float(number))
+    assert found.keys() == expected.keys()
+    for key, own in expected.items():
+        assert found[key].steps.tolist() == [0, 1]
+        assert found[key].times.tolist() == [1.7e9, 1.7e9 + 1]
+        np.testing.assert_allclose(found[key].values, own, rtol=max(exact, 0.03 if key[1] == ABS_MEAN else 0.0))
+
+
+@given(arrays(np.float64, st.integers(1, 200), elements=st.floats(-1e6, 1e6, width=32)))
+def test_a_histogram_says_the_size_of_what_it_counts(values: NDArray[np.float64]) -> None:
+    histogram = histogram_of(values)
+    assert histogram is not None
+    found = read(encode_version(1.0) + encode_histogram("w", histogram, step=7, wall_time=2.0)).tensor_points()
+    sizes = {name: float(found["w", name].values[0]) for name in STATISTICS}
+    assert sizes[ABS_MAX] == np.abs(values).max()
+    assert sizes[L2] == pytest.approx(np.linalg.norm(values), rel=1e-6, abs=1e-300)
+    assert 0 <= sizes[ABS_MEAN] <= sizes[ABS_MAX]
+
+
+@pytest.mark.parametrize("size", [1 << 20, 61])
+@pytest.mark.parametrize("count", [50, 5_000])
+def test_a_damaged_histogram_is_left_out_and_counted(count: int, size: int) -> None:
+    histogram = histogram_of(np.random.default_rng(0).normal(size=count))
+    assert histogram is not None
+    good = encode_histogram("w", histogram, step=1, wall_time=1.0)
+    bad = good[:-30] + bytes([good[-30] ^ 1]) + good[-29:]
+    series = read(written(2) + bad + good, size=size)
+    assert len(series.tensor_points()["w", L2]) == 1
+    assert series.all_damage() == ("1 record has a wrong checksum, left out, in events",)
 
 
 def test_values_that_are_not_finite_are_values() -> None:

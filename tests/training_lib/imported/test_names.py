@@ -10,7 +10,7 @@ import pytest
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.run.recorded_names import LOGGED
 from trackside.imported.finding import LeftOut, find_logs
-from trackside.imported.names import Meanings, meanings_of, parse_columns, words_of
+from trackside.imported.names import Meanings, meanings_of, parse_columns, tensor_of, words_of
 from trackside.imported.written_run import write_run
 from trackside.storage.memory import MemoryStore
 from trackside.trial.trial import Trial
@@ -150,3 +150,22 @@ def test_a_log_of_reinforcement_learning_is_a_run_with_our_names(tmp_path: Path)
         "held_out_reward": [(steps, [0.5] * 5)],
         "other": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("tag", "tensor"),
+    [
+        ("fc1.weight", "fc1.weight"),
+        ("fc1.weight.grad", "gradient/fc1.weight"),
+        ("gradients/fc1.weight", "gradient/fc1.weight"),
+        ("grad_layers.0.bias", "gradient/layers.0.bias"),
+        ("weights/fc1.weight", "fc1.weight"),
+        ("dense_1/kernel_0/gradient", "gradient/dense_1/kernel_0"),
+        ("dense_1/kernel/histogram", "dense_1/kernel/histogram"),
+        ("activations/relu", ""),
+        ("gradients", ""),
+        ("logits", ""),
+    ],
+)
+def test_the_tensor_of_a_histogram(tag: str, tensor: str) -> None:
+    assert tensor_of(tag) == tensor

@@ -88,3 +88,18 @@ def test_the_interval_is_that_of_the_training_loss() -> None:
     found = of_rows(step=[5, 10, 15, 20], loss=[4, 3, 2, 1], eval_loss=[NAN, NAN, NAN, 1])
     assert found.interval == 5
     assert of_rows(loss=[1]).interval == 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        pytest.param([0, 1, 2], [30, 60, 90], id="epochs-stand-at-the-steps-of-their-moments"),
+        pytest.param([30, 60, 90], [30, 60, 90], id="steps-stay"),
+        pytest.param([0, 30, 60], [0, 30, 60], id="steps-that-end-earlier-stay"),
+    ],
+)
+def test_steps_of_histograms(steps: list[int], expected: list[int]) -> None:
+    losses = points_of(np.arange(100), np.ones(100), 1e9 + np.arange(100))
+    own = points_of(steps, np.ones(3), 1e9 + np.array([30.5, 60.5, 90.5]))
+    log = Log("log", "log", "TensorBoard", {"loss": losses}, has_steps=True, tensors={("w", "l2"): own})
+    assert numbered(log, meanings_of(["loss"], {})).tensors["w", "l2"].steps.tolist() == expected

@@ -16,6 +16,7 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 from trackside.imported.finding import LeftOut, find_logs
 from trackside.local.judged_log import COMMAND, JudgedLog, judge_log, log_document
+from trackside.records.tensorboard_file import encode_histogram, encode_scalar, encode_version, histogram_of
 from trackside.runs.rule_state import RuleState
 
 NOISE = np.random.default_rng(0)
@@ -176,3 +177,48 @@ def test_a_run_is_kept_for_the_other_commands(tmp_path: Path) -> None:
     assert (kept / "log.jsonl" / "rule-output" / "verdicts.jsonl").is_file()
     with pytest.raises(ConfigurationError, match="holds files already"):
         judged(tmp_path, rows(falling(80)), into=str(kept))
+
+
+def _healthy(layer: int, step: int, noise: np.random.Generator) -> np.ndarray:
+    return noise.normal(0, 0.01 * (1 + layer) * np.exp(-step / 500), 256)
+
+
+def _vanishing(layer: int, step: int, noise: np.random.Generator) -> np.ndarray:
+    return noise.normal(0, 1e-12 * 30.0**layer, 256)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "loss", "expected"),
+    [
+        pytest.param(_healthy, lambda step: 2 * math.exp(-step / 100) + 0.1, {}, id="gradients-that-reach-all-layers"),
+        pytest.param(_healthy, None, {"loss-not-decreasing"}, id="a-stuck-loss-of-another-cause"),
+        pytest.param(_vanishing, None, {"loss-not-decreasing", "vanishing-gradient"}, id="vanishing"),
+    ],
+)
+def test_histograms_of_tensorboard_are_judged(
+    tmp_path: Path,
+    gradient: Callable[[int, int, np.random.Generator], np.ndarray],
+    loss: Callable[[int], float] | None,
+    expected: Iterable[str],
+) -> None:
+    noise, layers = np.random.default_rng(0), 8
+    parts = [encode_version(1.7e9)]
+    for step in range(600):
+        value = loss(step) if loss else 0.693 + float(noise.normal(0, 0.001))
+        parts.append(encode_scalar("train/loss", value, step=step, wall_time=1.7e9 + step))
+        if step % 30 == 29:
+            for layer in range(layers):
+                for tag, values in (
+                    (f"{layer}.weight", noise.normal(0, 0.1, 256)),
+                    (f"{layer}.weight.grad", gradient(layer, step, noise)),
+                    (f"activations/{layer}", np.zeros(9)),
+                ):
+                    histogram = histogram_of(values)
+                    assert histogram is not None
+                    parts.append(encode_histogram(tag, histogram, step=step // 30, wall_time=1.7e9 + step))
+    (tmp_path / "events.out.tfevents.1700000000.host").write_bytes(b"".join(parts))
+    (log,) = find_logs(str(tmp_path), {}, LeftOut())
+    chosen = choose_rules([NO_WORDS], catalogue=built_in_catalogue(), preset=None)
+    one = judge_log(log, chosen, clock=lambda: 1.7e9)
+    assert found_in(one).keys() == set(expected)
+    assert {"vanishing-gradient", "exploding-gradient", "shrunken-weights"}.isdisjoint(one.unanswerable)

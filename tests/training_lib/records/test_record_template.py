@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as npst
 from trackside.contracts.errors import RecordError
 from trackside.records.protobuf_wire import write_bytes, write_double, write_number, write_varint
 from trackside.records.record_template import RecordTemplate
-from trackside.records.tfevents import FOOTER, TensorRecord, _masked_crc, decode_record, encode_tensor
+from trackside.records.tfevents import FOOTER, TensorRecord, masked_crc, decode_record, encode_tensor
 
 WALL_TIME = 1_700_000_000.25
 
@@ -50,7 +50,7 @@ NO_DIMENSION = write_bytes(2, b"")
 
 def record(payload: bytes, footer: bytes = FOOTER) -> bytes:
     length = struct.pack("<Q", len(payload))
-    return length + struct.pack("<I", _masked_crc(length)) + payload + footer
+    return length + struct.pack("<I", masked_crc(length)) + payload + footer
 
 
 def plugin(name: str, content: bytes) -> bytes:
@@ -129,7 +129,7 @@ NOT_SERVED = [
     pytest.param(event(NAME + TENSOR + write_bytes(9, plugin("mode_step", b"034"))), id="a leading zero"),
     pytest.param(event(VALUE, b"\x10\xd2\x89\x00"), id="a padded step"),
     pytest.param(event(VALUE, b"\x10\x80\x00"), id="a padded step 0"),
-    pytest.param(event(VALUE, footer=struct.pack("<I", _masked_crc(PLAIN[12:-4]))), id="a real checksum"),
+    pytest.param(event(VALUE, footer=struct.pack("<I", masked_crc(PLAIN[12:-4]))), id="a real checksum"),
 ]
 
 

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as npst
 
 from trackside.contracts.errors import RecordError
 from trackside.records.protobuf_wire import write_bytes, write_number, write_varint
-from trackside.records.tfevents import FOOTER, _masked_crc, decode_record, encode_tensor, read_records
+from trackside.records.tfevents import FOOTER, masked_crc, decode_record, encode_tensor, read_records
 
 GOLDEN = Path(__file__).parent / "golden" / "step.tfevents"
 AT = {"step": 1234, "mode": "EVAL", "mode_step": 34, "wall_time": 1700000000.25}
@@ -35,7 +35,7 @@ GOLDEN_TENSORS: dict[str, Any] = {
 
 def record(payload: bytes, footer: bytes = FOOTER) -> bytes:
     length = struct.pack("<Q", len(payload))
-    return length + struct.pack("<I", _masked_crc(length)) + payload + footer
+    return length + struct.pack("<I", masked_crc(length)) + payload + footer
 
 
 def event(tensor: bytes, *, metadata: bytes = b"", name: bytes = b"x") -> bytes:
@@ -138,7 +138,7 @@ def test_reads_a_real_checksum_as_the_footer() -> None:
     """TensorBoard's own files have one, and a successor may."""
     data = encode_tensor("x", np.ones(2), **AT)  # type: ignore[arg-type]  # a dict of keywords
     payload = data[12:-4]
-    assert decode(record(payload, struct.pack("<I", _masked_crc(payload)))).value.tolist() == [1, 1]
+    assert decode(record(payload, struct.pack("<I", masked_crc(payload)))).value.tolist() == [1, 1]
 
 
 def test_passes_over_events_without_a_summary() -> None:
@@ -194,7 +194,7 @@ FOUR_BYTES = write_bytes(4, b"\0\0\0\0")
         pytest.param(b"", "only 0 are left", id="empty"),
         pytest.param(record(b"")[:11], "only 11 are left", id="cut in the header"),
         pytest.param(bytes(12), "checksum of a record's length", id="zeros"),
-        pytest.param(struct.pack("<QI", 2**63, _masked_crc(struct.pack("<Q", 2**63))), "claims", id="a huge record"),
+        pytest.param(struct.pack("<QI", 2**63, masked_crc(struct.pack("<Q", 2**63))), "claims", id="a huge record"),
         pytest.param(record(b"", b"\0\0\0\0"), "footer", id="a wrong footer"),
         pytest.param(encode_tensor("x", np.ones(1), **AT) + b"more", "4 bytes follow", id="more"),  # type: ignore[arg-type]  # a dict
         pytest.param(record(b"\xff" * 12), "longer than ten bytes", id="an endless number"),

@@ -1,8 +1,8 @@
-"""Scalars of TensorBoard's event files, many records at a time.
+"""Scalars and histograms of TensorBoard's event files, scalars many records at a time.
 
 Records of one form (the same tags, and a step of as many bytes) differ in a few bytes only: the time, the step and the
 values. They are laid below one another as a table of bytes, compared with the first of them at all other places, and
-read by columns. What is left is skipped: pictures, texts, graphs.
+read by columns. What is left may be a histogram, which is read by itself, or is skipped: pictures, texts, graphs.
 
     length    8 bytes  uint64, little-endian
     check     4 bytes  masked CRC-32C of the length
@@ -19,9 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.imported.histograms import histograms_in
 from trackside.imported.log import LogFile, Series
 from trackside.records.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT, WireError, WireField, read_fields
-from trackside.records.tfevents import has_intact_header
+from trackside.records.tfevents import has_intact_header, masked_crc
 
 MOST_RECORD_BYTES = 1 << 30
 _FRAME, _FOOTER = 12, 4
@@ -57,7 +58,7 @@ class _Form:
 
 
 def read_events(file: LogFile, series: Series, *, prefix: str = "", size: int = 1 << 20) -> None:
-    """Read the scalars of an event file that are not read yet.
+    """Read the scalars and histograms of an event file that are not read yet.
 
     Args:
         file: The file.
@@ -108,24 +109,38 @@ def _read_block(data: Bytes, starts: NDArray[np.intp], lengths: NDArray[np.intp]
         is_whole = _checksums(rows[:, :length]) == _footers(rows)
         damaged += int(np.count_nonzero(~is_whole))
         found += list(_read_alike(rows[is_whole, :length], order[is_whole]))
-    by_tag: dict[str, list[_Part]] = {}
+    for number in np.flatnonzero(lengths > _MOST_FORM_BYTES).tolist():
+        first, end = int(starts[number]), int(starts[number] + lengths[number])
+        record = memoryview(data[first:end].tobytes())
+        parts = list(_of_histograms(record, np.array([number])))
+        if parts and masked_crc(bytes(record)) != int.from_bytes(data[end : end + _FOOTER].tobytes(), "little"):
+            damaged, parts = damaged + 1, []
+        found += parts
+    by_tag: dict[tuple[str, str], list[_Part]] = {}
     for part in found:
-        by_tag.setdefault(part.tag, []).append(part)
-    for tag, parts in sorted(by_tag.items(), key=lambda pair: min(int(part.order[0]) for part in pair[1])):
+        by_tag.setdefault((part.tag, part.statistic), []).append(part)
+    for (tag, statistic), parts in sorted(by_tag.items(), key=lambda pair: min(int(part.order[0]) for part in pair[1])):
         order = np.concatenate([part.order for part in parts])
         place = np.argsort(order, kind="stable")
         arrays = [np.concatenate(own)[place] for own in zip(*[part.arrays for part in parts], strict=True)]
-        series.extend(prefix + tag, *arrays)
+        if statistic:
+            series.extend_tensor((prefix + tag, statistic), *arrays)
+        else:
+            series.extend(prefix + tag, *arrays)
     return damaged
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Values of one tag in records of one form. `order` are the numbers of the records."""
+    """Values of one tag in records of one form. `order` are the numbers of the records.
+
+    `statistic` is what they are of the values of a histogram; "" for a scalar.
+    """
 
     tag: str
     order: NDArray[np.intp]
     arrays: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]  # steps, values, times
+    statistic: str = ""
 
 
 def _read_alike(rows: Bytes, order: NDArray[np.intp]) -> Iterator[_Part]:
@@ -137,6 +152,8 @@ def _read_alike(rows: Bytes, order: NDArray[np.intp]) -> Iterator[_Part]:
         if form is None:
             is_ours = (rows[:, 9:] == rows[0, 9:]).all(axis=1) if rows.shape[1] > 9 else np.ones(len(rows), np.bool_)
             is_ours[0] = True
+            for number, record in zip(order[is_ours], rows[is_ours], strict=True):
+                yield from _of_histograms(memoryview(record.tobytes()), number[None])
         else:
             is_ours = (rows[:, form.fixed] == rows[0, form.fixed]).all(axis=1)
             if form.step_end > form.step:
@@ -144,6 +161,14 @@ def _read_alike(rows: Bytes, order: NDArray[np.intp]) -> Iterator[_Part]:
                 is_ours &= rows[:, form.step_end - 1] < 0x80
             yield from _values_of(rows[is_ours], order[is_ours], form)
         rows, order = rows[~is_ours], order[~is_ours]
+
+
+def _of_histograms(record: memoryview, order: NDArray[np.intp]) -> Iterator[_Part]:
+    """Yield what histograms in a record say."""
+    for found in histograms_in(record):
+        for statistic, value in found.numbers.items():
+            arrays = np.array([found.step]), np.array([value]), np.array([found.time])
+            yield _Part(found.tag, order, arrays, statistic)
 
 
 def _values_of(rows: Bytes, order: NDArray[np.intp], form: _Form) -> Iterator[_Part]:

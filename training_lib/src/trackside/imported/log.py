@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike
 from trackside.imported.points import Gathering, Points
 
 MOST_SERIES = 2000  # of one log; what comes later is left out, and counted
+MOST_TENSORS = 1500  # statistics of histograms of one log, as `MOST_SERIES`; of each:
+_MOST_OF_TENSOR = 2048  # points, and twice as many while it is read
 MOST_DAMAGE = 20
 
 _COUNTERS = frozenset(
@@ -48,6 +50,7 @@ class Log:
     hides_nan    True if the writer replaces a loss that is not finite by an older one
     damage       what could not be read, a sentence each
     left_out     number of series beyond `MOST_SERIES`
+    tensors      numbers of histograms, by the name in the log and the statistic (`histograms.STATISTICS`)
     """
 
     name: str
@@ -59,6 +62,7 @@ class Log:
     hides_nan: bool = False
     damage: tuple[str, ...] = ()
     left_out: int = 0
+    tensors: Mapping[tuple[str, str], Points] = field(default_factory=dict)
 
 
 @dataclass
@@ -81,6 +85,7 @@ class Series:
     known: dict[str, Any] = field(default_factory=dict)
     counted: Counter[tuple[str, str]] = field(default_factory=Counter)
     _gathered: dict[str, Gathering] = field(default_factory=dict)
+    _tensors: dict[tuple[str, str], Gathering] = field(default_factory=dict)
 
     def of(self, name: str) -> Gathering | None:
         """Return the series of this name; None beyond `MOST_SERIES`."""
@@ -104,6 +109,16 @@ class Series:
         """Add points of one series; each argument has the shape (n,)."""
         if (own := self.of(name)) is not None:
             own.extend(steps, values, times)
+
+    def extend_tensor(self, key: tuple[str, str], steps: ArrayLike, values: ArrayLike, times: ArrayLike) -> None:
+        """Add points of one statistic of a histogram, by its tag and its name; each argument has the shape (n,)."""
+        own = self._tensors.get(key)
+        if own is None:
+            if len(self._tensors) >= MOST_TENSORS:
+                self.left_out.add(key[0])
+                return
+            own = self._tensors[key] = Gathering(most=_MOST_OF_TENSOR)
+        own.extend(steps, values, times)
 
     def add_rows(self, columns: Sequence[str], table: np.ndarray) -> None:
         """Add rows of numbers, shape (rows, columns)."""
@@ -139,6 +154,10 @@ class Series:
         """Return the points of each series that has any."""
         found = {name: own.points() for name, own in self._gathered.items()}
         return {name: points for name, points in found.items() if len(points)}
+
+    def tensor_points(self) -> dict[tuple[str, str], Points]:
+        """Return the points of each statistic of a histogram."""
+        return {key: own.points() for key, own in self._tensors.items()}
 
 
 class LogFile(Protocol):

@@ -51,6 +51,8 @@ _SEVERAL_AIMS = frozenset(
 )
 _EARNED = frozenset({"reward", "rewards", "rew", "return", "returns"})
 _GRADIENT = frozenset({"grad", "grads", "gradient", "gradients"})
+_WEIGHT = frozenset({"weight", "weights", "bias", "biases", "kernel", "embedding", "embeddings", "gamma", "beta"})
+_TITLES = frozenset({"weights", "params", "parameters", "histograms", "histogram", "param", "model", "train"})
 _WHOLE = frozenset({"total", "global", "all", "overall"})
 
 _STEPS = (
@@ -177,6 +179,22 @@ def meanings_of(names: Sequence[str], chosen: Mapping[str, str], *, sizes: Mappi
         tuple(name for name in names if name not in used),
         has_several_aims=_has_several_aims(names, losses) and LOSS not in chosen,
     )
+
+
+def tensor_of(tag: str) -> str:
+    """Return the name under which rules know the tensor of a histogram; "" if it is no weight and no gradient of one.
+
+    `fc1.weight.grad`, `gradients/fc1.weight` and `grad_fc1.weight` are `gradient/fc1.weight`.
+    """
+    words = words_of(tag)
+    if not _WEIGHT.intersection(word.rstrip("0123456789") for word in words):
+        return ""
+    parts = [part for part in re.split(r"(/|\.|_)", tag) if part]
+    kept = [part for part in parts if part.lower() not in _GRADIENT]
+    name = re.sub(r"([/._])[/._]+", r"\1", "".join(kept)).strip("/._")
+    first, slash, rest = name.partition("/")
+    name = rest if slash and first.lower() in _TITLES else name
+    return f"gradient/{name}" if len(kept) < len(parts) else name
 
 
 def words_of(name: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ class NumberedLog:
     meanings   what its series are
     unit       what the numbers count: steps of the training, epochs, rounds of boosting, or rows of the log
     series     points by name, ascending by their numbers
+    tensors    numbers of histograms, as in the log, ascending by their steps
     repeated   number of losses that a later part of the log holds again, and that are left out
     """
 
@@ -34,6 +35,7 @@ class NumberedLog:
     unit: str
     series: Mapping[str, Points]
     repeated: int = 0
+    tensors: Mapping[tuple[str, str], Points] = field(default_factory=dict)
 
     @property
     def interval(self) -> int:
@@ -58,7 +60,23 @@ def numbered(log: Log, meanings: Meanings) -> NumberedLog:
         if name in meanings.losses.values():
             repeated = max(repeated, len(own) - len(series[name]))
     judged = [*meanings.losses.values(), *(one.column for one in meanings.evaluations)]
-    return NumberedLog(log, meanings, unit, without_summary(series, judged), repeated)
+    columns = [series[name] for name in judged if len(series[name])]
+    tensors = {key: in_order(_beside(newest_course(points), columns)) for key, points in log.tensors.items()}
+    return NumberedLog(log, meanings, unit, without_summary(series, judged), repeated, tensors)
+
+
+def _beside(points: Points, losses: Sequence[Points]) -> Points:
+    """Return the points of a histogram by the steps of the losses: scripts number them by epochs, and losses by steps.
+
+    Those that end before the first half of the losses' steps does are placed by their moments.
+    """
+    longest = max(losses, key=len, default=None)
+    if longest is None or not len(points) or not points.times.all() or not longest.times.all():
+        return points
+    if 2 * points.steps.max() > longest.steps.max():
+        return points
+    places = np.clip(np.searchsorted(longest.times, points.times, side="right") - 1, 0, None)
+    return Points(longest.steps[places], points.values, points.times, points.merged)
 
 
 def without_summary(series: Mapping[str, Points], judged: Sequence[str]) -> Mapping[str, Points]:

@@ -18,7 +18,8 @@ from trackside.contracts.model_facts import LOG, ModelFacts, ProgramFacts
 from trackside.contracts.run.language_numbers import names_of
 from trackside.contracts.run.recorded_names import LOGGED, RESTED_STEPS
 from trackside.contracts.run_layout import END_MARKER_KEY, RunLocation, collections_key, model_facts_key, worker_name
-from trackside.imported.names import Meanings
+from trackside.imported.histograms import L2
+from trackside.imported.names import tensor_of, words_of
 from trackside.imported.numbering import STEPS, NumberedLog
 from trackside.imported.points import Points, thinned
 from trackside.records.collections_file import CollectionRecord, encode_collections
@@ -28,7 +29,8 @@ from trackside.storage.open_store import OpenStore
 from trackside.storage.store import Store
 
 MOST_ROWS = 1000  # of a run: judging a row costs one millisecond or two
-GRADIENT_NORM = "gradient/all"
+GRADIENT = "gradient/"
+GRADIENT_NORM = f"{GRADIENT}all"
 RATE = "hyperparameters/optimizer/group_0/lr"
 _WORKER = worker_name(0)
 _ROWS_AT_ONCE = 1000
@@ -73,7 +75,7 @@ def write_run(
     train, merged = _columns_of_training(found, most_rows)
     evaluated = _columns_of_evaluations(found, most_rows)
     tensors = stores(location.tensors)
-    _store_collections(tensors, found.meanings, has_norm=bool(found.meanings.norm))
+    _store_collections(tensors, found)
     _store_facts(tensors, found.log.framework or LOG)
     log = StatisticsLog(stores(location.statistics), worker=_WORKER, started_ms=0)
     _record(log, evaluated, mode="EVAL")
@@ -88,7 +90,7 @@ def write_run(
 
 def _columns_of_training(found: NumberedLog, most_rows: int) -> tuple[dict[Key, Points], int]:
     meanings, merged = found.meanings, 1
-    columns: dict[Key, Points] = {}
+    columns = _columns_of_tensors(found, most_rows)
     for tensor, column in meanings.losses.items():
         points = thinned(found.series[column], most_rows)
         merged = max(merged, points.merged)
@@ -102,6 +104,16 @@ def _columns_of_training(found: NumberedLog, most_rows: int) -> tuple[dict[Key, 
     for column, name in names_of([name for name in found.series if name not in counters]).items():
         columns |= _with_counts(LOGGED + name, "mean", thinned(found.series[column], most_rows))
     return columns, merged
+
+
+def _columns_of_tensors(found: NumberedLog, most_rows: int) -> dict[Key, Points]:
+    """Return what histograms say of weights and gradients."""
+    names = {tag: tensor_of(tag) for tag, _ in found.tensors}
+    columns: dict[Key, Points] = {}
+    for (tag, statistic), points in found.tensors.items():
+        if names[tag] and (statistic == L2 or names[tag].startswith(GRADIENT)):
+            columns[names[tag], statistic] = thinned(points, most_rows)
+    return columns
 
 
 def _columns_of_evaluations(found: NumberedLog, most_rows: int) -> dict[Key, Points]:
@@ -150,13 +162,17 @@ def _record(
     return steps
 
 
-def _store_collections(tensors: Store, meanings: Meanings, *, has_norm: bool) -> None:
-    losses = dict.fromkeys([*meanings.losses, *(one.loss for one in meanings.evaluations)])
+def _store_collections(tensors: Store, found: NumberedLog) -> None:
+    losses = dict.fromkeys([*found.meanings.losses, *(one.loss for one in found.meanings.evaluations)])
+    known = dict.fromkeys(filter(None, (tensor_of(tag) for tag, _ in found.tensors)))
+    gradients = [*([GRADIENT_NORM] if found.meanings.norm else []), *(one for one in known if one.startswith(GRADIENT))]
+    weights = [one for one in known if not one.startswith(GRADIENT)]
+    biases = [one for one in weights if words_of(one.rpartition("/")[2])[-1].startswith("bias")]
     records: Sequence[CollectionRecord] = (
         CollectionRecord("losses", tensor_names=tuple(losses)),
-        CollectionRecord("gradients", tensor_names=(GRADIENT_NORM,) if has_norm else ()),
-        CollectionRecord("weights"),
-        CollectionRecord("biases"),
+        CollectionRecord("gradients", tensor_names=tuple(gradients)),
+        CollectionRecord("weights", tensor_names=tuple(one for one in weights if one not in biases)),
+        CollectionRecord("biases", tensor_names=tuple(biases)),
     )
     tensors.put(collections_key(_WORKER), encode_collections(records, num_workers=1))
 

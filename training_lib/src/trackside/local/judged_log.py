@@ -27,8 +27,9 @@ from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
 from trackside.contracts.verdict import Outcome
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
+from trackside.imported.names import tensor_of
 from trackside.imported.numbering import EPOCHS, ROUNDS, ROWS, STEPS, NumberedLog
-from trackside.imported.written_run import WrittenRun, write_run
+from trackside.imported.written_run import GRADIENT, WrittenRun, write_run
 from trackside.runs.judged_now import judge_now
 from trackside.runs.judged_part import judged_part
 from trackside.runs.recorded_run import RecordedRun, read_run
@@ -43,6 +44,7 @@ _STEPS_TO_BE_STUCK, _LONGEST_WINDOW = 300, 500  # of the rule, where each step h
 _STUCK, _BROKEN = "loss-not-decreasing", "exploding-tensor"
 _STANDING_STILL = frozenset({_STUCK, "overtraining"})
 _OF_FALLING_LOSSES = frozenset({_STUCK, "loss-spike", "overfit", "overtraining"})
+_OF_GRADIENTS, _OF_BOTH = frozenset({"vanishing-gradient"}), frozenset({"shrunken-weights"})  # and weights
 # Rules about language models, and the numbers that each needs; any of several sets will do.
 _OF_LANGUAGE = (
     ("reward-without-progress", ((REWARD,),)),
@@ -162,10 +164,12 @@ def _answered_by(found: NumberedLog) -> frozenset[str]:
     meanings = found.meanings
     falling = frozenset() if meanings.has_several_aims else _OF_FALLING_LOSSES
     of_rate = frozenset({"learning-rate-collapsed"} if meanings.rate else ())
-    of_norm = frozenset({"exploding-gradient"} if meanings.norm else ())
+    tensors = {tensor_of(tag).startswith(GRADIENT) for tag, _ in found.tensors if tensor_of(tag)}
+    of_norm = frozenset({"exploding-gradient"} if meanings.norm or True in tensors else ())
+    of_tensors = (_OF_GRADIENTS if True in tensors else frozenset()) | (_OF_BOTH if len(tensors) > 1 else frozenset())
     logged = set(names_of(found.series).values())
     of_language = frozenset(rule for rule, needed in _OF_LANGUAGE for one in needed if {n.name for n in one} <= logged)
-    return falling | of_rate | of_norm | of_language | {_BROKEN}
+    return falling | of_rate | of_norm | of_tensors | of_language | {_BROKEN}
 
 
 def _tuned(rule: RuleConfiguration, found: NumberedLog, interval: int) -> RuleConfiguration:

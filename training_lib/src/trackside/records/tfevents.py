@@ -40,13 +40,13 @@ _CRC_OFFSET = 0xA282EAD8
 _LAST_STEP = 2**63 - 1
 
 
-def _masked_crc(data: bytes) -> int:
+def masked_crc(data: bytes) -> int:
     """Return the CRC-32C, rotated and shifted so that a CRC over data that holds CRCs keeps its strength (TFRecord)."""
     crc = int(google_crc32c.value(data))
     return ((crc >> 15 | crc << 17) + _CRC_OFFSET) & 0xFFFFFFFF
 
 
-FOOTER = struct.pack("<I", _masked_crc(b"0x12345678"))
+FOOTER = struct.pack("<I", masked_crc(b"0x12345678"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ def _name_field(name: str) -> bytes:
 
 def _length(size: int) -> bytes:
     length = struct.pack("<Q", size)
-    return length + struct.pack("<I", _masked_crc(length))
+    return length + struct.pack("<I", masked_crc(length))
 
 
 def decode_record(data: bytes, *, key: str, offset: int) -> TensorRecord:
@@ -193,7 +193,7 @@ def whole_records_size(data: bytes) -> int:
 
 def has_intact_header(data: bytes) -> bool:
     """Return True if `data` begins with a record's header with a correct checksum."""
-    return len(data) >= HEADER_SIZE and _HEADER.unpack_from(data)[1] == _masked_crc(data[:8])
+    return len(data) >= HEADER_SIZE and _HEADER.unpack_from(data)[1] == masked_crc(data[:8])
 
 
 def declared_size(data: bytes, position: int = 0) -> int:
@@ -215,13 +215,13 @@ def _payload(view: memoryview, key: str, offset: int) -> memoryview:
     if len(view) < _HEADER.size:
         raise RecordError(key, offset, f"a record's header has {_HEADER.size} bytes, but only {len(view)} are left")
     length, check = _HEADER.unpack_from(view)
-    if check != _masked_crc(bytes(view[:8])):
+    if check != masked_crc(bytes(view[:8])):
         raise RecordError(key, offset, "the checksum of a record's length does not match")
     end = _HEADER.size + length
     if end + _FOOTER_SIZE > len(view):
         raise RecordError(key, offset, f"a record claims {length} bytes, but only {len(view) - _HEADER.size} are left")
     payload, footer = view[_HEADER.size : end], bytes(view[end : end + _FOOTER_SIZE])
-    if footer != FOOTER and struct.unpack("<I", footer)[0] != _masked_crc(bytes(payload)):
+    if footer != FOOTER and struct.unpack("<I", footer)[0] != masked_crc(bytes(payload)):
         raise RecordError(key, offset + end, "a record's footer is neither smdebug's nor a checksum of the payload")
     return payload
 

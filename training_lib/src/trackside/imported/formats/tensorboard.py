@@ -60,6 +60,7 @@ def _read(name: str, files: Sequence[LogFile], series: Series) -> Iterable[Log]:
         hides_nan=points.keys() >= _OF_TRANSFORMERS,
         damage=series.all_damage(),
         left_out=len(series.left_out),
+        tensors=series.tensor_points(),
     )
 
 
