@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any, TypeVar
 
 from trackside.contracts.run_layout import run_of_job
 
-PROFILER_CONFIG = "/opt/ml/input/config/profilerconfig.json"
+_CONFIGURATION = "/opt/ml/input/config"
+PROFILER_CONFIG = f"{_CONFIGURATION}/profilerconfig.json"
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 SHOW_SAMPLES = "TRACKSIDE_SHOW_SAMPLES"
 LEAVE_OUT, RESUME_FROM = "TRACKSIDE_LEAVE_OUT", "TRACKSIDE_RESUME_FROM"
@@ -17,6 +19,7 @@ FLEET_PREFIX = "TRACKSIDE_FLEET_"  # of a worker's settings, which its evaluator
 
 _READ_BY_BOTOCORE = frozenset({"BOTO_CONFIG", "HOME", "REQUESTS_CA_BUNDLE"})
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
+_Kind = TypeVar("_Kind", bound="_Settings")
 _AWS_FILES = (("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), ("AWS_CONFIG_FILE", "~/.aws/config"))
 
 
@@ -24,8 +27,39 @@ def _environ(given: Mapping[str, str] | None) -> Mapping[str, str]:
     return os.environ if given is None else given  # noqa: TID251
 
 
+def _read(default: Any, read: Callable[[Mapping[str, str]], Any]) -> Any:
+    """Declare a setting: its value in a constructor that leaves it out, and how it is read from variables."""
+    return field(default=default, metadata={"read": read})
+
+
+def _text(name: str, default: str = "") -> Any:
+    return _read(default, lambda env: env.get(name, default))
+
+
+def _whole(name: str, default: int, *, least: int = 0) -> Any:
+    return _read(default, lambda env: max(least, _number(env.get(name), default)))
+
+
+def _positive(name: str, default: float) -> Any:
+    return _read(default, lambda env: _positive_number(env.get(name), default))
+
+
+def _index(name: str) -> Any:
+    return _read(None, lambda env: int(text) if (text := env.get(name, "")).isdigit() else None)
+
+
+class _Settings:
+    """Base of settings that variables give: each field is declared with the way it is read."""
+
+    @classmethod
+    def read(cls: type[_Kind], environ: Mapping[str, str] | None = None) -> _Kind:
+        """Return the settings in the process's environment, or in `environ`."""
+        env = _environ(environ)
+        return cls(**{each.name: each.metadata["read"](env) for each in fields(cls)})  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
-class CaptureEnvironment:
+class CaptureEnvironment(_Settings):
     """Settings of a training process.
 
     TRACKSIDE_RUN              address of the run: a folder or s3://bucket/prefix; unset means: do nothing at all. A
@@ -44,40 +78,23 @@ class CaptureEnvironment:
     TRACKSIDE_SHOW_SAMPLES     1: keep a few answers of a language model as text in the run; unset: none
     """
 
-    run_uri: str
-    capture_request: str
-    rank: int
-    world_size: int
-    is_sagemaker_job: bool = False
-    ended_by: str = ""
-    local_rank: int | None = None
-    machine: str = ""
-    profiler_config: str = ""
-    shows_samples: bool = False
-    local_world_size: int = 0
-
-    @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None) -> CaptureEnvironment:
-        """Return the settings in the process's environment, or in `environ`."""
-        env = _environ(environ)
-        return cls(
-            run_uri=run_of_job(env.get("TRACKSIDE_RUN", ""), env.get("TRAINING_JOB_NAME", "")),
-            capture_request=env.get("TRACKSIDE_CAPTURE_REQUEST", ""),
-            rank=_whole(env.get("RANK"), 0),
-            world_size=_whole(env.get("WORLD_SIZE"), 1),
-            is_sagemaker_job="TRAINING_JOB_NAME" in env,
-            ended_by=env.get("TRACKSIDE_ENDED_BY", ""),
-            local_rank=_whole(env["LOCAL_RANK"], 0) if "LOCAL_RANK" in env else None,
-            machine=env.get("SM_CURRENT_HOST", ""),
-            profiler_config=env.get("SMPROFILER_CONFIG_PATH", "")
-            or (PROFILER_CONFIG if "TRAINING_JOB_NAME" in env else ""),
-            shows_samples=env.get(SHOW_SAMPLES, "") == "1",
-            local_world_size=_whole(env.get("LOCAL_WORLD_SIZE"), 0),
-        )
+    run_uri: str = _read("", lambda env: run_of_job(env.get("TRACKSIDE_RUN", ""), env.get("TRAINING_JOB_NAME", "")))
+    capture_request: str = _text("TRACKSIDE_CAPTURE_REQUEST")
+    rank: int = _whole("RANK", 0)
+    world_size: int = _whole("WORLD_SIZE", 1)
+    is_sagemaker_job: bool = _read(False, lambda env: "TRAINING_JOB_NAME" in env)
+    ended_by: str = _text("TRACKSIDE_ENDED_BY")
+    local_rank: int | None = _read(None, lambda env: _number(env["LOCAL_RANK"], 0) if "LOCAL_RANK" in env else None)
+    machine: str = _text("SM_CURRENT_HOST")
+    profiler_config: str = _read(
+        "", lambda env: env.get("SMPROFILER_CONFIG_PATH") or (PROFILER_CONFIG if "TRAINING_JOB_NAME" in env else "")
+    )
+    shows_samples: bool = _read(False, lambda env: env.get(SHOW_SAMPLES) == "1")
+    local_world_size: int = _whole("LOCAL_WORLD_SIZE", 0)
 
 
 @dataclass(frozen=True)
-class RehearsalEnvironment:
+class RehearsalEnvironment(_Settings):
     """Settings of a training process that `trackside check` has started, beside `CaptureEnvironment`.
 
     TRACKSIDE_CHECK_STEPS    number of optimizer steps before the probes; 0 or unset: this is no rehearsal
@@ -85,19 +102,9 @@ class RehearsalEnvironment:
     TRACKSIDE_PROBE_SECONDS  time that all probes together may take (default 90)
     """
 
-    steps: int = 0
-    seconds: float = 120.0
-    probe_seconds: float = 90.0
-
-    @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None) -> RehearsalEnvironment:
-        """Return the settings in the process's environment, or in `environ`."""
-        env = _environ(environ)
-        return cls(
-            steps=_whole(env.get("TRACKSIDE_CHECK_STEPS"), 0),
-            seconds=_positive(env.get("TRACKSIDE_CHECK_SECONDS"), cls.seconds),
-            probe_seconds=_positive(env.get("TRACKSIDE_PROBE_SECONDS"), cls.probe_seconds),
-        )
+    steps: int = _whole("TRACKSIDE_CHECK_STEPS", 0)
+    seconds: float = _positive("TRACKSIDE_CHECK_SECONDS", 120.0)
+    probe_seconds: float = _positive("TRACKSIDE_PROBE_SECONDS", 90.0)
 
     def variables(self) -> dict[str, str]:
         """Return the variables that `read` reads."""
@@ -109,7 +116,7 @@ class RehearsalEnvironment:
 
 
 @dataclass(frozen=True)
-class RescueEnvironment:
+class RescueEnvironment(_Settings):
     """Settings of a training process that goes back when its numbers break, beside `CaptureEnvironment`.
 
     TRACKSIDE_RESCUE              1: go back; unset: this process never does
@@ -123,29 +130,14 @@ class RescueEnvironment:
     TRACKSIDE_LEAVE_OUT           in such a process: the file of what to leave out (`contracts.run.restart.Order`)
     """
 
-    is_on: bool = False
-    copies: int = 3
-    tries: int = 5
-    place_tries: int = 2
-    memory_mb: int | None = None
-    folder: str = ""
-    restarts: bool = False
-    leave_out: str = ""
-
-    @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None) -> RescueEnvironment:
-        """Return the settings in the process's environment, or in `environ`."""
-        env = _environ(environ)
-        return cls(
-            is_on=env.get("TRACKSIDE_RESCUE", "") == "1",
-            copies=max(2, _whole(env.get("TRACKSIDE_RESCUE_COPIES"), cls.copies)),
-            tries=_whole(env.get("TRACKSIDE_RESCUE_TRIES"), cls.tries),
-            place_tries=max(1, _whole(env.get("TRACKSIDE_RESCUE_PLACE_TRIES"), cls.place_tries)),
-            memory_mb=int(memory) if (memory := env.get("TRACKSIDE_RESCUE_MEMORY_MB", "")).isdigit() else None,
-            folder=env.get("TRACKSIDE_RESCUE_FOLDER", ""),
-            restarts=env.get("TRACKSIDE_RESCUE_MODE", "") == "restart",
-            leave_out=env.get(LEAVE_OUT, ""),
-        )
+    is_on: bool = _read(False, lambda env: env.get("TRACKSIDE_RESCUE") == "1")
+    copies: int = _whole("TRACKSIDE_RESCUE_COPIES", 3, least=2)
+    tries: int = _whole("TRACKSIDE_RESCUE_TRIES", 5)
+    place_tries: int = _whole("TRACKSIDE_RESCUE_PLACE_TRIES", 2, least=1)
+    memory_mb: int | None = _index("TRACKSIDE_RESCUE_MEMORY_MB")
+    folder: str = _text("TRACKSIDE_RESCUE_FOLDER")
+    restarts: bool = _read(False, lambda env: env.get("TRACKSIDE_RESCUE_MODE") == "restart")
+    leave_out: str = _text(LEAVE_OUT)
 
     def variables(self) -> dict[str, str]:
         """Return the variables that `read` reads; none if it is off."""
@@ -163,7 +155,7 @@ class RescueEnvironment:
 
 
 @dataclass(frozen=True)
-class EvaluatorEnvironment:
+class EvaluatorEnvironment(_Settings):
     """Settings of an evaluator.
 
     TRACKSIDE_RUN                address of the run
@@ -183,49 +175,26 @@ class EvaluatorEnvironment:
     SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE, rule_stop_grace_time_secs   as in `OldNamesEnvironment`; none by default
     """
 
-    run_uri: str
-    event_bus: str
-    poll_seconds: float
-    training_job_name: str
-    training_job_arn: str
-    ml_root: Path
-    custom_rules_from: str = ""
-    rule_configuration: str = ""
-    stop_file: str = ""
-    stop_grace_seconds: float = 60.0
-    rules_after: int = 0
-    max_runtime_seconds: float = 0.0
-    has_worker_lease: bool = False
-    training_job_created_at: int = 0
-    link: int = 1
-    run_as: int = 0
-
-    @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None) -> EvaluatorEnvironment:
-        """Return the settings in the process's environment, or in `environ`."""
-        env = _environ(environ)
-        return cls(
-            run_uri=env.get("TRACKSIDE_RUN", ""),
-            event_bus=env.get("TRACKSIDE_EVENT_BUS", ""),
-            poll_seconds=_positive(env.get("TRACKSIDE_POLL_SECONDS"), 1.0),
-            training_job_name=env.get("TRAINING_JOB_NAME", ""),
-            training_job_arn=env.get("TRAINING_JOB_ARN", ""),
-            ml_root=Path(env.get("TRACKSIDE_ML_ROOT") or "/opt/ml"),
-            custom_rules_from=env.get("TRACKSIDE_CUSTOM_RULES_FROM", "").strip(),
-            rule_configuration=env.get("TRACKSIDE_RULE_CONFIGURATION", ""),
-            stop_file=env.get("SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE", ""),
-            stop_grace_seconds=_positive(env.get("rule_stop_grace_time_secs"), 60.0),
-            rules_after=_whole(env.get("TRACKSIDE_RULES_AFTER"), 0),
-            max_runtime_seconds=_positive(env.get("TRACKSIDE_MAX_RUNTIME_SECONDS"), 0.0),
-            has_worker_lease=bool(env.get("TRACKSIDE_LIFELINE")),
-            training_job_created_at=_whole(env.get("TRAINING_JOB_CREATED_AT"), 0),
-            link=max(1, _whole(env.get("TRACKSIDE_LINK"), 1)),
-            run_as=_whole(env.get("TRACKSIDE_RUN_AS"), 0),
-        )
+    run_uri: str = _text("TRACKSIDE_RUN")
+    event_bus: str = _text("TRACKSIDE_EVENT_BUS")
+    poll_seconds: float = _positive("TRACKSIDE_POLL_SECONDS", 1.0)
+    training_job_name: str = _text("TRAINING_JOB_NAME")
+    training_job_arn: str = _text("TRAINING_JOB_ARN")
+    ml_root: Path = _read(Path("/opt/ml"), lambda env: Path(env.get("TRACKSIDE_ML_ROOT") or "/opt/ml"))  # noqa: RUF009
+    custom_rules_from: str = _read("", lambda env: env.get("TRACKSIDE_CUSTOM_RULES_FROM", "").strip())
+    rule_configuration: str = _text("TRACKSIDE_RULE_CONFIGURATION")
+    stop_file: str = _text("SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE")
+    stop_grace_seconds: float = _positive("rule_stop_grace_time_secs", 60.0)
+    rules_after: int = _whole("TRACKSIDE_RULES_AFTER", 0)
+    max_runtime_seconds: float = _positive("TRACKSIDE_MAX_RUNTIME_SECONDS", 0.0)
+    has_worker_lease: bool = _read(False, lambda env: bool(env.get("TRACKSIDE_LIFELINE")))
+    training_job_created_at: int = _whole("TRAINING_JOB_CREATED_AT", 0)
+    link: int = _whole("TRACKSIDE_LINK", 1, least=1)
+    run_as: int = _whole("TRACKSIDE_RUN_AS", 0)
 
 
 @dataclass(frozen=True)
-class FleetEnvironment:
+class FleetEnvironment(_Settings):
     """Settings of a worker of the fleet. Its evaluators have an `EvaluatorEnvironment`.
 
     TRACKSIDE_FLEET_TABLE            name of the table of leases; unset: this is no worker
@@ -243,67 +212,40 @@ class FleetEnvironment:
     TRACKSIDE_EVENT_BUS              the bus of its evaluators; it names the fleet in its metrics
     """
 
-    table: str = ""
-    queue_url: str = ""
-    failed_queue_url: str = ""
-    runs: int = 8
-    lease_seconds: float = 60.0
-    look_seconds: float = 20.0
-    news_seconds: float = 0.0
-    slow_poll_seconds: float = 10.0  # of a run without notifications from S3
-    grace_seconds: float = 90.0
-    event_bus: str = ""
-    silent_seconds: float = 900.0
-    memory_mb: int = 0
+    table: str = _text(f"{FLEET_PREFIX}TABLE")
+    queue_url: str = _text(f"{FLEET_PREFIX}QUEUE_URL")
+    failed_queue_url: str = _text(f"{FLEET_PREFIX}FAILED_QUEUE_URL")
+    runs: int = _whole(f"{FLEET_PREFIX}RUNS", 8, least=1)
+    lease_seconds: float = _positive(f"{FLEET_PREFIX}LEASE_SECONDS", 60.0)
+    look_seconds: float = _positive(f"{FLEET_PREFIX}LOOK_SECONDS", 20.0)
+    news_seconds: float = _positive(f"{FLEET_PREFIX}NEWS_SECONDS", 0.0)
+    # Of a run without notifications from S3.
+    slow_poll_seconds: float = _positive(f"{FLEET_PREFIX}SLOW_POLL_SECONDS", 10.0)
+    grace_seconds: float = _positive(f"{FLEET_PREFIX}GRACE_SECONDS", 90.0)
+    event_bus: str = _text("TRACKSIDE_EVENT_BUS")
+    silent_seconds: float = _positive(f"{FLEET_PREFIX}SILENT_SECONDS", 900.0)
+    memory_mb: int = _whole(f"{FLEET_PREFIX}MEMORY_MB", 0)
 
     @property
     def most_memory_bytes(self) -> int:
         """The memory of all evaluators, in bytes; 0: no limit."""
         return self.memory_mb << 20
 
-    @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None) -> FleetEnvironment:
-        """Return the settings in the process's environment, or in `environ`."""
-        env = _environ(environ)
-        return cls(
-            table=env.get(f"{FLEET_PREFIX}TABLE", ""),
-            queue_url=env.get(f"{FLEET_PREFIX}QUEUE_URL", ""),
-            failed_queue_url=env.get(f"{FLEET_PREFIX}FAILED_QUEUE_URL", ""),
-            runs=max(1, _whole(env.get(f"{FLEET_PREFIX}RUNS"), cls.runs)),
-            lease_seconds=_positive(env.get(f"{FLEET_PREFIX}LEASE_SECONDS"), cls.lease_seconds),
-            look_seconds=_positive(env.get(f"{FLEET_PREFIX}LOOK_SECONDS"), cls.look_seconds),
-            news_seconds=_positive(env.get(f"{FLEET_PREFIX}NEWS_SECONDS"), 0.0),
-            slow_poll_seconds=_positive(env.get(f"{FLEET_PREFIX}SLOW_POLL_SECONDS"), cls.slow_poll_seconds),
-            grace_seconds=_positive(env.get(f"{FLEET_PREFIX}GRACE_SECONDS"), cls.grace_seconds),
-            event_bus=env.get("TRACKSIDE_EVENT_BUS", ""),
-            silent_seconds=_positive(env.get(f"{FLEET_PREFIX}SILENT_SECONDS"), cls.silent_seconds),
-            memory_mb=_whole(env.get(f"{FLEET_PREFIX}MEMORY_MB"), 0),
-        )
-
 
 @dataclass(frozen=True)
-class OldReaderEnvironment:
+class OldReaderEnvironment(_Settings):
     """Settings of scripts written for smdebug, as they read a run.
 
     SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW     number of newer steps that a step waits for a missing worker (default 1000)
     SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT  number of further looks for a missing event file (100)
     """
 
-    incomplete_step_window: int
-    missing_file_tries: int
-
-    @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None) -> OldReaderEnvironment:
-        """Return the settings in the process's environment, or in `environ`."""
-        env = _environ(environ)
-        return cls(
-            incomplete_step_window=max(1, _whole(env.get("SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW"), 1000)),
-            missing_file_tries=_whole(env.get("SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT"), 100),
-        )
+    incomplete_step_window: int = _whole("SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW", 1000, least=1)
+    missing_file_tries: int = _whole("SMDEBUG_MISSING_EVENT_FILE_RETRY_LIMIT", 100)
 
 
 @dataclass(frozen=True)
-class OldNamesEnvironment:
+class OldNamesEnvironment(_Settings):
     """Settings of the old names of smdebug, from SageMaker or a user, besides `OldReaderEnvironment`.
 
     TRAINING_JOB_NAME                    set, to any value, in a SageMaker training job
@@ -321,63 +263,37 @@ class OldNamesEnvironment:
     TIME_BUFFER_MICROSECONDS             lateness of the profiler's files that readers allow for (default 3 minutes)
     """
 
-    is_sagemaker_job: bool
-    region: str | None
-    hook_configuration: str
-    checkpoint_configuration: str
-    tensorboard_configuration: str
-    profiler_configuration: str
-    hyperparameters: str
-    horovod_timeline: str
-    is_smdebug_used: bool
-    rule_stop_file: str
-    rule_stop_grace_seconds: float
-    log_level: str
-    time_buffer_microseconds: float
-
-    @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None) -> OldNamesEnvironment:
-        """Return the settings in the process's environment, or in `environ`."""
-        env = _environ(environ)
-        ml_configuration = "/opt/ml/input/config"
-        return cls(
-            is_sagemaker_job="TRAINING_JOB_NAME" in env,
-            region=aws_region(env),
-            hook_configuration=env.get("SMDEBUG_CONFIG_FILE_PATH", f"{ml_configuration}/debughookconfig.json"),
-            checkpoint_configuration=env.get(
-                "CHECKPOINT_CONFIG_FILE_PATH", f"{ml_configuration}/checkpointconfig.json"
-            ),
-            tensorboard_configuration=env.get(
-                "TENSORBOARD_CONFIG_FILE_PATH", f"{ml_configuration}/tensorboardoutputconfig.json"
-            ),
-            profiler_configuration=env.get("SMPROFILER_CONFIG_PATH", PROFILER_CONFIG),
-            hyperparameters=env.get("SM_HPS", ""),
-            horovod_timeline=env.get("HOROVOD_TIMELINE", ""),
-            is_smdebug_used=env.get("USE_SMDEBUG", "").strip().lower() not in {"false", "0", "no", "off", "n", "f"},
-            rule_stop_file=env.get("SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE", ""),
-            rule_stop_grace_seconds=_positive(env.get("rule_stop_grace_time_secs"), 60.0),
-            log_level=env.get("SMDEBUG_LOG_LEVEL", "info").strip().lower(),
-            time_buffer_microseconds=_positive(env.get("TIME_BUFFER_MICROSECONDS"), 180e6),
-        )
+    is_sagemaker_job: bool = _read(False, lambda env: "TRAINING_JOB_NAME" in env)
+    region: str | None = _read(None, lambda env: aws_region(env))  # noqa: PLW0108 - defined below
+    hook_configuration: str = _text("SMDEBUG_CONFIG_FILE_PATH", f"{_CONFIGURATION}/debughookconfig.json")
+    checkpoint_configuration: str = _text("CHECKPOINT_CONFIG_FILE_PATH", f"{_CONFIGURATION}/checkpointconfig.json")
+    tensorboard_configuration: str = _text(
+        "TENSORBOARD_CONFIG_FILE_PATH", f"{_CONFIGURATION}/tensorboardoutputconfig.json"
+    )
+    profiler_configuration: str = _text("SMPROFILER_CONFIG_PATH", PROFILER_CONFIG)
+    hyperparameters: str = _text("SM_HPS")
+    horovod_timeline: str = _text("HOROVOD_TIMELINE")
+    is_smdebug_used: bool = _read(
+        True, lambda env: env.get("USE_SMDEBUG", "").strip().lower() not in {"false", "0", "no", "off", "n", "f"}
+    )
+    rule_stop_file: str = _text("SAGEMAKER_ENV_RULE_STOP_SIGNAL_FILE")
+    rule_stop_grace_seconds: float = _positive("rule_stop_grace_time_secs", 60.0)
+    log_level: str = _read("info", lambda env: env.get("SMDEBUG_LOG_LEVEL", "info").strip().lower())
+    time_buffer_microseconds: float = _positive("TIME_BUFFER_MICROSECONDS", 180e6)
 
 
 @dataclass(frozen=True)
-class CloudEnvironment:
+class CloudEnvironment(_Settings):
     """Settings of commands about a deployment.
 
     TRACKSIDE_TABLE  name of the table of runs; unset: the deployment's own, by the output of its stack
     """
 
-    run_table: str
-
-    @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None) -> CloudEnvironment:
-        """Return the settings in the process's environment, or in `environ`."""
-        return cls(run_table=_environ(environ).get("TRACKSIDE_TABLE", "").strip())
+    run_table: str = _read("", lambda env: env.get("TRACKSIDE_TABLE", "").strip())
 
 
 @dataclass(frozen=True)
-class SlurmEnvironment:
+class SlurmEnvironment(_Settings):
     """The variables of a job of Slurm. No SLURM_JOB_ID: no such job.
 
     SLURM_JOB_ID, SLURM_JOB_NAME, SLURM_JOB_USER  number, name and owner of the job
@@ -387,33 +303,18 @@ class SlurmEnvironment:
     SLURM_STEP_ID                                 the step of this process, if `srun` started it
     """
 
-    job_id: str
-    job_name: str
-    user: str
-    array_job_id: str
-    array_index: int | None
-    nodes: str
-    restarts: int
-    step_id: str
-
-    @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None) -> SlurmEnvironment:
-        """Return the variables of the process's environment, or of `environ`."""
-        env = _environ(environ)
-        return cls(
-            job_id=env.get("SLURM_JOB_ID", ""),
-            job_name=env.get("SLURM_JOB_NAME", ""),
-            user=env.get("SLURM_JOB_USER", ""),
-            array_job_id=env.get("SLURM_ARRAY_JOB_ID", ""),
-            array_index=_index(env.get("SLURM_ARRAY_TASK_ID")),
-            nodes=env.get("SLURM_JOB_NODELIST", "") or env.get("SLURMD_NODENAME", ""),
-            restarts=_whole(env.get("SLURM_RESTART_COUNT"), 0),
-            step_id=env.get("SLURM_STEP_ID", ""),
-        )
+    job_id: str = _text("SLURM_JOB_ID")
+    job_name: str = _text("SLURM_JOB_NAME")
+    user: str = _text("SLURM_JOB_USER")
+    array_job_id: str = _text("SLURM_ARRAY_JOB_ID")
+    array_index: int | None = _index("SLURM_ARRAY_TASK_ID")
+    nodes: str = _read("", lambda env: env.get("SLURM_JOB_NODELIST", "") or env.get("SLURMD_NODENAME", ""))
+    restarts: int = _whole("SLURM_RESTART_COUNT", 0)
+    step_id: str = _text("SLURM_STEP_ID")
 
 
 @dataclass(frozen=True)
-class KubernetesEnvironment:
+class KubernetesEnvironment(_Settings):
     """The variables of a pod. No KUBERNETES_SERVICE_HOST: no pod.
 
     KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT  address of the API server
@@ -422,25 +323,16 @@ class KubernetesEnvironment:
     TRACKSIDE_SERVICE_ACCOUNT folder with token, ca.crt and namespace (default: where Kubernetes mounts it)
     """
 
-    host: str
-    port: int
-    pod: str
-    service_account: Path
-
-    @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None) -> KubernetesEnvironment:
-        """Return the variables of the process's environment, or of `environ`."""
-        env = _environ(environ)
-        return cls(
-            host=env.get("KUBERNETES_SERVICE_HOST", ""),
-            port=_whole(env.get("KUBERNETES_SERVICE_PORT"), 443),
-            pod=env.get("POD_NAME", "") or env.get("HOSTNAME", ""),
-            service_account=Path(env.get("TRACKSIDE_SERVICE_ACCOUNT", "") or SERVICE_ACCOUNT),
-        )
+    host: str = _text("KUBERNETES_SERVICE_HOST")
+    port: int = _whole("KUBERNETES_SERVICE_PORT", 443)
+    pod: str = _read("", lambda env: env.get("POD_NAME", "") or env.get("HOSTNAME", ""))
+    service_account: Path = _read(  # noqa: RUF009 - a declaration
+        Path(SERVICE_ACCOUNT), lambda env: Path(env.get("TRACKSIDE_SERVICE_ACCOUNT", "") or SERVICE_ACCOUNT)
+    )
 
 
 @dataclass(frozen=True)
-class BatchEnvironment:
+class BatchEnvironment(_Settings):
     """The variables of a job of AWS Batch. No AWS_BATCH_JOB_ID: no such job.
 
     AWS_BATCH_JOB_ID, AWS_BATCH_JQ_NAME   id of the job, and the name of its queue
@@ -448,21 +340,10 @@ class BatchEnvironment:
     AWS_BATCH_JOB_ATTEMPT                 1 for the first attempt
     """
 
-    job_id: str
-    queue: str
-    array_index: int | None
-    attempt: int
-
-    @classmethod
-    def read(cls, environ: Mapping[str, str] | None = None) -> BatchEnvironment:
-        """Return the variables of the process's environment, or of `environ`."""
-        env = _environ(environ)
-        return cls(
-            job_id=env.get("AWS_BATCH_JOB_ID", ""),
-            queue=env.get("AWS_BATCH_JQ_NAME", ""),
-            array_index=_index(env.get("AWS_BATCH_JOB_ARRAY_INDEX")),
-            attempt=_whole(env.get("AWS_BATCH_JOB_ATTEMPT"), 1),
-        )
+    job_id: str = _text("AWS_BATCH_JOB_ID")
+    queue: str = _text("AWS_BATCH_JQ_NAME")
+    array_index: int | None = _index("AWS_BATCH_JOB_ARRAY_INDEX")
+    attempt: int = _whole("AWS_BATCH_JOB_ATTEMPT", 1)
 
 
 def project_variable(key: str) -> str:
@@ -502,7 +383,7 @@ def aws_settings() -> tuple[object, ...]:
 
 def mxnet_profiles_from_start(environ: Mapping[str, str] | None = None) -> bool:
     """Return True if MXNet's profiler is at work from the beginning of this process."""
-    return _whole(_environ(environ).get("MXNET_PROFILER_AUTOSTART"), 0) != 0
+    return _number(_environ(environ).get("MXNET_PROFILER_AUTOSTART"), 0) != 0
 
 
 def inherited() -> dict[str, str]:
@@ -523,15 +404,11 @@ def _state_of_file(path: str) -> tuple[int, int] | None:
     return state.st_mtime_ns, state.st_size
 
 
-def _whole(text: str | None, default: int) -> int:
+def _number(text: str | None, default: int) -> int:
     return int(text) if text and text.isdigit() else default
 
 
-def _index(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() else None
-
-
-def _positive(text: str | None, default: float) -> float:
+def _positive_number(text: str | None, default: float) -> float:
     try:
         value = float(text or default)
     except ValueError:
