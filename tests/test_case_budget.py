@@ -44,7 +44,7 @@ MOST_CASES = {
     "training_lib/local": 450,
     "training_lib/localaccount": 730,
     "training_lib/records": 1130,
-    "training_lib/rules": 2560,
+    "training_lib/rules": 1225,
     "training_lib/runs": 370,
     "training_lib/sagemaker": 210,
     "training_lib/situation": 137,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.run.recorded_names import VIEW_SPREAD
 from trackside.rules.data.collapsed_views import CollapsedViews
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 
 def case(name: str, spreads: Sequence[float], *, fires: bool = False) -> RuleCase:
@@ -28,7 +27,4 @@ CASES = [
     RuleCase("no two views", recorded={"Loss_output_0": {"mean": {0: 1.0}}}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(CollapsedViews(), case)
+test_cases = every_case(CollapsedViews(), CASES)

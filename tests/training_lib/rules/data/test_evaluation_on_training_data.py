@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.training_lib.rules.columns import along, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.recorded_names import EVALUATED_ROWS_TRAINED_ON as SHARE
 from trackside.rules.data.evaluation_on_training_data import EvaluationOnTrainingData
@@ -31,10 +32,7 @@ CASES = [
     RuleCase("nothing recorded of it", recorded={"Loss_output_0": {"mean": steady(1)}}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(EvaluationOnTrainingData(), case)
+test_cases = every_case(EvaluationOnTrainingData(), CASES)
 
 
 def test_the_share_is_the_evidence_and_the_first_such_evaluation_the_beginning() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import along, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.recorded_names import HELD_OUT_INPUTS_CHANGED, HELD_OUT_INPUTS_OWN_STATISTICS
 from trackside.rules.data.held_out_inputs import HeldOutInputs
@@ -30,10 +31,7 @@ CASES = [
     RuleCase("nothing recorded of it", recorded={"Loss_output_0": {"mean": steady(1)}}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(HeldOutInputs(), case)
+test_cases = every_case(HeldOutInputs(), CASES)
 
 
 @pytest.mark.parametrize(("place", "cause"), [(0, Cause.RANDOM_EVALUATION), (2, Cause.OWN_STATISTICS)])

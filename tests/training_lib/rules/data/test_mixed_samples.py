@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts
 from trackside.contracts.observations import CARRIED_STATE, JOINED_SAMPLES, MIXES_SAMPLES, ROWS_BY_PLACE, SEQUENCE
 from trackside.rules.data.mixed_samples import MixedSamples
@@ -76,10 +77,7 @@ CASES = [
     case("no such layer", classes(32, 4)),
 ]
 
-
-@pytest.mark.parametrize("case", [*CASES, *PLACED, *JOINED], ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(MixedSamples(), case)
+test_cases = every_case(MixedSamples(), [*CASES, *PLACED, *JOINED])
 
 
 @pytest.mark.parametrize(

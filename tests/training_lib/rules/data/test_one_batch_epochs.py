@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from tests.training_lib.rules.columns import along, falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts
 from trackside.contracts.run.recorded_names import BATCH_NUMBER, BATCH_REPEATED, EPOCH
@@ -57,10 +56,7 @@ CASES = [
     case("the run goes on", step=15),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(OneBatchEpochs(), case)
+test_cases = every_case(OneBatchEpochs(), CASES)
 
 
 def test_message_and_cause() -> None:

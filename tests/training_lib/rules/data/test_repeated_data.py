@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.training_lib.rules.columns import along, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
 from trackside.contracts.observations import SHARED_RANDOMNESS
@@ -60,10 +61,7 @@ CASES = [
     RuleCase("a program without workers", recorded=noted(BATCH_REPEATED, steady(0)), facts=ModelFacts()),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RepeatedData(), case)
+test_cases = every_case(RepeatedData(), CASES)
 
 
 def test_the_copied_generator_is_the_evidence() -> None:

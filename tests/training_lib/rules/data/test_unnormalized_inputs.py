@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.contracts.verdict import Severity
@@ -123,10 +124,7 @@ CASES = [
     case("no features", np.ones((32, 0), np.float32)),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(UnnormalizedInputs(), case)
+test_cases = every_case(UnnormalizedInputs(), CASES)
 
 
 @pytest.mark.parametrize(

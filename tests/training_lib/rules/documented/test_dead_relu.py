@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import pytest
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.rules.documented.dead_relu import DocumentedDeadRelu
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 ROLE, MXNET, OWN = "Net_act_output_0", "relu0_relu_output_0", "Net_mine"
 COLLECTIONS = {"relu_outputs": ("^Net_act",), "mine": ("^Net_mine$",)}
@@ -23,15 +21,6 @@ OFTEN[0] = 1.0  # in two percent
 
 
 USUAL_RULE = DocumentedDeadRelu()
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: DocumentedDeadRelu = USUAL_RULE
-
-
 NAMED = DocumentedDeadRelu(tensor_regex="mine")
 STRICT = DocumentedDeadRelu(threshold_layer=10.0)
 FIRES = [
@@ -58,16 +47,7 @@ SILENT = [
     Row("scalars have no units", {MXNET: {0: 0.0}}),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 def test_it_says_what_is_missing() -> None:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.rules.documented.loss_not_decreasing import DocumentedLossNotDecreasing, compared
 from trackside.testing.fake_trial import WALL_TIME, fake_trial
-from trackside.testing.rule_case import RuleCase, assert_case
 
 LOSS, OTHER, METRIC = "MSELoss_output_0", "L1Loss_output_0", "Net_metric"
 
 
 USUAL_RULE = DocumentedLossNotDecreasing()
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: DocumentedLossNotDecreasing = USUAL_RULE
-
-
 NAMED = DocumentedLossNotDecreasing(use_losses_collection=False, tensor_regex="metric")
 FIRES = [
     Row("it stays", {LOSS: {0: 1.0, 10: 1.0}}, fires=(LOSS,)),
@@ -44,16 +33,7 @@ SILENT = [
     Row("a loss, where another tensor was asked for", {LOSS: {0: 1.0, 10: 1.0}}, rule=NAMED),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 def test_the_worked_example_of_the_documentation() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.rules.documented.overtraining import DocumentedOvertraining, best_before
-from trackside.testing.rule_case import RuleCase, assert_case
 
 LOSS = "MSELoss_output_0"
 
@@ -21,15 +18,6 @@ def series(*losses: float) -> dict[str, dict[int, float]]:
 
 
 USUAL_RULE = DocumentedOvertraining()
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: DocumentedOvertraining = USUAL_RULE
-
-
 SHORT = DocumentedOvertraining(patience_validation=3)
 FIRES = [
     Row("five steps without a better one", series(2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0), fires=(LOSS,)),
@@ -48,16 +36,7 @@ SILENT = [
     Row("predictions have no loss to improve", series(1.0, *[1.0] * 20), mode="PREDICT"),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=30), st.integers(1, 8), st.floats(0, 1))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.rules.documented.poor_weight_initialization import (
     DocumentedPoorWeightInitialization,
     gain_of,
@@ -26,15 +26,6 @@ SPREAD, FLAT = np.linspace(-1, 1, 50), np.linspace(-1e-4, 1e-4, 50)
 
 
 USUAL_RULE = DocumentedPoorWeightInitialization()
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: DocumentedPoorWeightInitialization = USUAL_RULE
-
-
 NAMED = DocumentedPoorWeightInitialization(activation_inputs_regex="Net_b,relu0")
 SHORT = DocumentedPoorWeightInitialization(steps=2)
 STAYS, FALLS = dict.fromkeys(range(6), 1.0), {step: 1.0 - step / 10 for step in range(6)}
@@ -56,16 +47,7 @@ SILENT = [
     Row("after the first steps", LATE, collections=COLLECTIONS, step=2, rule=SHORT),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 def test_evaluations_are_no_first_steps() -> None:

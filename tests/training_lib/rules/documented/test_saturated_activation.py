@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import pytest
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.rules.documented.saturated_activation import DocumentedSaturatedActivation
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -22,15 +20,6 @@ def layer(share: float, value: float) -> np.ndarray[tuple[int, int], np.dtype[np
 
 
 USUAL_RULE = DocumentedSaturatedActivation()
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: DocumentedSaturatedActivation = USUAL_RULE
-
-
 NAMED = DocumentedSaturatedActivation(tensor_regex="gate")
 CHOSEN = DocumentedSaturatedActivation(collection_names="saturating_inputs", tensor_regex="")
 NARROW = DocumentedSaturatedActivation(threshold_tanh_max=3.0, threshold_layer=20.0)
@@ -53,16 +42,7 @@ SILENT = [
     Row("fewer units than allowed", {TANH: {0: layer(0.2, 4.0)}}, rule=NARROW),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 def test_a_unit_with_a_few_inputs_between_is_saturated_and_one_with_more_is_not() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.documented.vanishing_gradient import DocumentedVanishingGradient
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -25,14 +25,7 @@ SILENT = [
     RuleCase("small before, not saved now", {FIRST: {0: [1e-9]}, LOSS: {0: 1.0, 10: 1.0}}),
 ]
 
-
-@pytest.mark.parametrize("case", [*FIRES, *SILENT], ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(DocumentedVanishingGradient(), case)
-
-
-def test_as_many_silent_as_firing_cases() -> None:
-    assert len(FIRES) == len(SILENT)
+test_cases = every_case(DocumentedVanishingGradient(), [*FIRES, *SILENT])
 
 
 def test_nan_is_below_nothing() -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.rules.documented.weight_update_ratio import DocumentedWeightUpdateRatio, update_ratio
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 FIRST, LAST = "Net_a.weight", "Net_b.weight"
 ONES = np.ones(4)
@@ -19,15 +18,6 @@ FROZEN = ModelFacts(parameters=(ParameterFacts(FIRST, "Net_a", (4,), "float32", 
 
 
 USUAL_RULE = DocumentedWeightUpdateRatio()
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: DocumentedWeightUpdateRatio = USUAL_RULE
-
-
 FAR = DocumentedWeightUpdateRatio(num_steps=20, large_threshold=1.0)
 FIRES = [
     Row("it moved by twelve times its size", {FIRST: {0: ONES, 10: 13 * ONES}}, fires=(FIRST,)),
@@ -44,16 +34,7 @@ SILENT = [
     Row("another shape", {FIRST: {0: ONES, 10: np.ones(5)}}),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 def test_it_lacks_a_second_step() -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.training_lib.rules.language.courses import kept, logged, noisy, to_a_level
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.run.language_numbers import ENTROPY, EQUAL_GROUPS, REWARD, REWARD_SPREAD
 from trackside.rules.language.entropy_collapse import EntropyCollapse
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 GONE = to_a_level(2.0, 0.1)
 NONE_LEFT = {REWARD_SPREAD: to_a_level(0.25, 0.01, noise=0.001), EQUAL_GROUPS: to_a_level(0.1, 0.9)}
@@ -32,7 +31,4 @@ CASES = [
     case("an entropy of a supervised training", {ENTROPY: GONE}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(EntropyCollapse(), case)
+test_cases = every_case(EntropyCollapse(), CASES)

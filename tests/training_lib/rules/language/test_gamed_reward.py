@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.language.courses import logged, noisy, to_a_level
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.run.language_numbers import CUT_SHARE, HELD_OUT_REWARD, REWARD
 from trackside.rules.language.gamed_reward import GamedReward
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 HELD_OUT = HELD_OUT_REWARD.recorded
 
@@ -41,7 +40,4 @@ CASES = [
     case("too few evaluations", noisy(0.1, 0.9), [0.5, 0.4, 0.1]),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(GamedReward(), case)
+test_cases = every_case(GamedReward(), CASES)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from tests.training_lib.rules.columns import along
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.language_numbers import SHOWN_LOSS
 from trackside.contracts.run.recorded_names import LABELLED_TOKENS
@@ -35,10 +34,7 @@ CASES = [
     case("broken after the newest log", 35, shown={9: 1.0, 19: 1.0, 29: 1.0}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(HiddenLoss(), case)
+test_cases = every_case(HiddenLoss(), CASES)
 
 
 def test_without_a_log_of_a_trainer_it_is_silent() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.training_lib.rules.language.courses import logged, noisy
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.language_numbers import (
     CLIPPED_SHARE,
@@ -66,6 +67,4 @@ def test_it_fires_and_suspects(case: RuleCase, cause: Cause) -> None:
     assert rule.sentence(findings).endswith(".")
 
 
-@pytest.mark.parametrize("case", SILENT, ids=str)
-def test_it_is_silent(case: RuleCase) -> None:
-    assert_case(OffPolicyRollouts(), case)
+test_it_is_silent = every_case(OffPolicyRollouts(), SILENT)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.training_lib.rules.language.courses import joined, kept, logged, noisy, to_a_level
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.language_numbers import (
     ANSWER_LENGTH,
@@ -123,9 +124,7 @@ def test_it_fires_and_suspects(case: RuleCase, cause: Cause) -> None:
     assert rule.sentence(findings).endswith(".")
 
 
-@pytest.mark.parametrize("case", SILENT, ids=str)
-def test_it_is_silent(case: RuleCase) -> None:
-    assert_case(RewardWithoutProgress(), case)
+test_it_is_silent = every_case(RewardWithoutProgress(), SILENT)
 
 
 def test_groups_that_are_all_right_are_told_from_those_all_wrong() -> None:

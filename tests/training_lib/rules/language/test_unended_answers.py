@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.language.courses import kept, logged, noisy, to_a_level
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.run.language_numbers import CUT_SHARE, REWARD
 from trackside.rules.language.unended_answers import UnendedAnswers
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 RISING, FLAT = noisy(0.1, 0.8), noisy(0.1, 0.1)
 EVER_MORE = [*noisy(0.6, 0.97, 80), *noisy(0.97, 0.97, 40)]
@@ -33,7 +32,4 @@ CASES = [
     case("too few logs", kept(1.0, 12), kept(0.1, 12)),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(UnendedAnswers(), case)
+test_cases = every_case(UnendedAnswers(), CASES)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, OptimizerFacts
 from trackside.contracts.observations import CLASS_WEIGHTS, IGNORED_CLASS
@@ -121,10 +122,7 @@ CASES = [
     case("one class", [np.zeros(64, np.int64)] * 20),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(ClassImbalance(), case)
+test_cases = every_case(ClassImbalance(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.rules.models.confusion import Confusion, as_classes, confusion_matrix, worst_cell
 from trackside.testing.rule_case import RuleCase, Tensors, assert_case
 
@@ -34,13 +34,6 @@ def rows_of(classes: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, n
     return np.asarray(0.1 + 0.7 * np.eye(3)[classes.astype(int)])
 
 
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: Confusion = USUAL_RULE
-
-
 BINARY = np.repeat([0.0, 1.0], 20)
 FIRES = [
     Row("a fifth of a class is mistaken", saved(TRUE, wrong(4)), fires=("predictions",), collections=COLLECTIONS),
@@ -57,16 +50,7 @@ SILENT = [
     Row("a fifth, to a lenient rule", saved(TRUE, wrong(4)), rule=LENIENT),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
 from trackside.contracts.observations import SEES_AHEAD
@@ -209,15 +210,7 @@ CASES = [
     case("a constant column", lambda: (with_column(noise(48, 8), np.zeros(48)), classes(2))),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(DataLeakage(), case)
-
-
-def test_as_many_silent_cases_as_firing_ones() -> None:
-    silent = sum(not case.fires for case in CASES)
-    assert silent >= len(CASES) - silent
+test_cases = every_case(DataLeakage(), CASES)
 
 
 def test_what_it_says() -> None:

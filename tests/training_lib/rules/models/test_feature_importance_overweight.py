@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.rules.models.feature_importance_overweight import FeatureImportanceOverweight, share_of_largest
-from trackside.testing.rule_case import RuleCase, Tensors, assert_case
+from trackside.testing.rule_case import Tensors
 
 COLLECTIONS = {"feature_importance": ("^feature_importance/.*",)}
 USUAL_RULE = FeatureImportanceOverweight()
@@ -21,13 +20,6 @@ ONE = FeatureImportanceOverweight(nfeatures=1, threshold=0.5)
 def importances(*values: float, kind: str = "weight") -> Tensors:
     """Those of the features f0, f1, ... at one round."""
     return {f"feature_importance/{kind}/f{k}": {0: value} for k, value in enumerate(values)}
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: FeatureImportanceOverweight = USUAL_RULE
 
 
 FIRST, SECOND = "feature_importance/weight/f0", "feature_importance/weight/f1"
@@ -46,16 +38,7 @@ SILENT = [
     Row("half of two", importances(0.5, 0.5), rule=ONE),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 def test_without_importances_it_says_what_it_lacks() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts
 from trackside.contracts.observations import DROPOUTS
@@ -65,10 +65,7 @@ CASES = [
     case("the run goes on, after five", NOISY, CLEAN, step=53),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(NoisyLabels(), case)
+test_cases = every_case(NoisyLabels(), CASES)
 
 
 def test_cause() -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
 from trackside.rules.models.sorted_batches import SortedBatches, purity_excess
@@ -51,10 +51,7 @@ CASES = [
     case("words", [RANDOM.integers(0, 5000, size=32) for _ in range(12)]),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(SortedBatches(), case)
+test_cases = every_case(SortedBatches(), CASES)
 
 
 def test_what_it_says() -> None:

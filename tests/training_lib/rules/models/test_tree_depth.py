@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.rules.models.tree_depth import TreeDepth, depth_of
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 NODES, IDS = "trees/Node", "trees/ID"
 COLLECTIONS = {"trees": ("^trees/.*",)}
@@ -21,13 +19,6 @@ def full(depth: int) -> dict[str, dict[int, object]]:
     """The trees' columns of a round whose tree is full to that depth."""
     count = 2 ** (depth + 1) - 1
     return {NODES: {0: np.arange(count)}, IDS: {0: np.array([f"0-{node}" for node in range(count)])}}
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: TreeDepth = USUAL_RULE
 
 
 FIRES = [
@@ -43,16 +34,7 @@ SILENT = [
     Row("deep before, flat now", {NODES: {0: np.arange(63), 10: [0, 1, 2]}}),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 def test_without_trees_it_says_what_it_lacks() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import along, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.recorded_names import LEAST_WEIGHT_OF_SPLIT, UNSPLIT_TREES
 from trackside.rules.models.unsplit_trees import UnsplitTrees
@@ -28,10 +29,7 @@ CASES = [
     RuleCase("nothing recorded of it", recorded={"logloss_output_0": {"mean": steady(1)}}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(UnsplitTrees(), case)
+test_cases = every_case(UnsplitTrees(), CASES)
 
 
 @pytest.mark.parametrize(("place", "causes"), [(0, []), (1, [Cause.SPLITS_FORBIDDEN]), (2, [])])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import along, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.run.recorded_names import (
     GRADIENTS_AGAINST_PREDICTIONS as AGAINST,
@@ -38,10 +39,7 @@ CASES = [
     RuleCase("no objective of its own", recorded={"logloss_output_0": {"mean": steady(1)}}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(UnsuitableObjective(), case)
+test_cases = every_case(UnsuitableObjective(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from tests.training_lib.rules.columns import along, falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.observations import HAS_GRADIENT
 from trackside.contracts.verdict import Severity
 from trackside.rules.program.collapsed_routing import CollapsedRouting
 from trackside.rules.program.parameters_not_trained import ParametersNotTrained
-from trackside.testing.rule_case import RuleCase, assert_case, replay
+from trackside.testing.rule_case import RuleCase, replay
 
 STEPS = 330
 
@@ -82,10 +83,7 @@ UNSEEN = RuleCase(
     "three of four, and no loss", recorded=dict(zip(GRADIENTS, IDLE, strict=True)), facts=MODULES, fires=(GRADIENTS[1],)
 )
 
-
-@pytest.mark.parametrize("case", [*CASES, HARMLESS, UNSEEN], ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(CollapsedRouting(), case)
+test_cases = every_case(CollapsedRouting(), [*CASES, HARMLESS, UNSEEN])
 
 
 @pytest.mark.parametrize(

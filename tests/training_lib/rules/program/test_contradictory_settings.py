@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
 from trackside.contracts.observations import OPPOSED_GRADIENTS, REUSED_GRADIENTS, Observation
@@ -64,10 +65,7 @@ CASES = [
     case("nothing is known", is_known=False, learning_rate=0.5),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(ContradictorySettings(), case)
+test_cases = every_case(ContradictorySettings(), CASES)
 
 
 def test_what_it_says() -> None:

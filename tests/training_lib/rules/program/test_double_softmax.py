@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts
 from trackside.rules.program.double_softmax import DoubleSoftmax
@@ -35,10 +34,7 @@ CASES = [
     case("a loss by hand", LossFacts("loss_output_0", "", input_from="softmax")),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(DoubleSoftmax(), case)
+test_cases = every_case(DoubleSoftmax(), CASES)
 
 
 def test_it_says_which_line() -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts
 from trackside.contracts.observations import CLIPPINGS, ClippingFacts
@@ -104,10 +104,7 @@ CASES = [
     RuleCase("no clipping", recorded={LOSS: {"mean": STUCK}}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(GradientClipping(), case)
+test_cases = every_case(GradientClipping(), CASES)
 
 
 def test_it_says_how_often_how_hard_and_where() -> None:

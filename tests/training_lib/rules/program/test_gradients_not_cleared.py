@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts
 from trackside.contracts.run.recorded_names import GRADIENTS_KEPT
@@ -41,13 +42,11 @@ CASES = [
     RuleCase("cleared now and then", recorded=kept(along([0, 1, 1, 0, 1, 0, 0, 1, 1, 1] * 6))),
     RuleCase("cleared at every step after a bad start", recorded=kept(along([0, 1] * 20 + [0] * 5))),
     RuleCase("cleared again", recorded=kept(along([1] * 20 + [0] * 20))),
+    RuleCase("not cleared once", recorded=kept(along([0] * 20 + [1] + [0] * 20))),
     RuleCase("nothing recorded of it", recorded={"Loss_output_0": {"mean": steady(1)}}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(GradientsNotCleared(), case)
+test_cases = every_case(GradientsNotCleared(), CASES)
 
 
 def test_it_says_since_when_and_where() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
 from trackside.contracts.observations import CHECKPOINTS, IDLE_LOAD, CheckpointFacts, LoadFacts
 from trackside.contracts.verdict import Severity
@@ -44,12 +45,10 @@ CASES = [
     load("other names", LoadFacts("module.stem.weight", 6), fires=("module.stem.weight",)),
     load("a state that is no copy", None, LoadFacts(STEM, 6, is_own=True), fires=(STEM,)),
     load("the right names at the second try", LoadFacts("module.stem.weight", 6), None),
+    load("no load without an effect", None, None),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(IncompleteCheckpoint(), case)
+test_cases = every_case(IncompleteCheckpoint(), CASES)
 
 
 @pytest.mark.parametrize(

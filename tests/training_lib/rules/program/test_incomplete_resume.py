@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.training_lib.rules.columns import along
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts
 from trackside.contracts.observations import STATE, STATE_LOST_EVERY
@@ -112,10 +113,7 @@ CASES = [
     case("a first pass without an end", facts("loaded"), batches=batches(AGAIN, first_pass=1000)),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(IncompleteResume(), case)
+test_cases = every_case(IncompleteResume(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
 from trackside.rules.program.learning_rate_collapsed import LearningRateCollapsed
@@ -42,10 +43,7 @@ CASES = [
     case("restarts", along([0.1 if step % 40 < 20 else 1e-6 for step in range(190)]), fires=()),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(LearningRateCollapsed(), case)
+test_cases = every_case(LearningRateCollapsed(), CASES)
 
 
 def test_it_says_since_when_from_what_and_where() -> None:

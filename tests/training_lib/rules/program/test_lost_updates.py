@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from tests.training_lib.rules.columns import along, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.contracts.run.recorded_names import LOST_UPDATES
 from trackside.rules.program.lost_updates import LostUpdates
-from trackside.testing.rule_case import RuleCase, Statistics, assert_case
+from trackside.testing.rule_case import RuleCase, Statistics
 
 
 def lost(values: Mapping[int, object]) -> Statistics:
@@ -33,10 +34,7 @@ CASES = [
     RuleCase("nothing measured", recorded={"Loss_output_0": {"mean": steady(1)}}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(LostUpdates(), case)
+test_cases = every_case(LostUpdates(), CASES)
 
 
 @pytest.mark.parametrize(("dtype", "applies"), [("bfloat16", True), ("float16", True), ("float32", False)])

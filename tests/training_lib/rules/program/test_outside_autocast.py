@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
 from trackside.contracts.observations import AUTOCAST
 from trackside.contracts.verdict import Severity
@@ -38,10 +39,7 @@ CASES = [
     case("facts of an older hook", a=("", 10)),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(OutsideAutocast(), case)
+test_cases = every_case(OutsideAutocast(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.training_lib.rules.columns import along, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts, ProgramFacts
 from trackside.contracts.observations import HAS_CHANGED, HAS_GRADIENT, LOOKS_UNTRAINED
@@ -278,10 +279,7 @@ BY_HAND = [
     ),
 ]
 
-
-@pytest.mark.parametrize("case", [*CASES, *BY_HAND], ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(ParametersNotTrained(), case)
+test_cases = every_case(ParametersNotTrained(), [*CASES, *BY_HAND])
 
 
 @pytest.mark.parametrize(

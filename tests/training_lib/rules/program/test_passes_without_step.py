@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import pytest
-
 from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.run.recorded_names import (
     BACKWARD_PASSES,
     BATCHES_CLEARED,
@@ -15,7 +14,7 @@ from trackside.contracts.run.recorded_names import (
     SKIPPED_STEP,
 )
 from trackside.rules.program.passes_without_step import PassesWithoutStep
-from trackside.testing.rule_case import RuleCase, Statistics, assert_case
+from trackside.testing.rule_case import RuleCase, Statistics
 
 LOSS = {"Loss_output_0": {"mean": steady(1)}}
 
@@ -57,7 +56,4 @@ CASES = [
     RuleCase("a fused optimizer that skips every other", recorded=skipped(range(1, 60, 2))),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(PassesWithoutStep(), case)
+test_cases = every_case(PassesWithoutStep(), CASES)

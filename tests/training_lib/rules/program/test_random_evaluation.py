@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
 from trackside.contracts.observations import RANDOM_EVALUATIONS, RANDOM_LINE
 from trackside.rules.program.random_evaluation import RandomEvaluation
@@ -26,10 +27,7 @@ CASES = [
     RuleCase("no facts", recorded=LOSS),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RandomEvaluation(), case)
+test_cases = every_case(RandomEvaluation(), CASES)
 
 
 def test_the_line_is_that_of_the_dropout() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.program.replicas_differ import ReplicasDiffer
 from trackside.situation.replicas import spread
 from trackside.testing.rule_case import RuleCase, assert_case, replay
@@ -40,10 +41,7 @@ CASES = [
     ),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(ReplicasDiffer(), case)
+test_cases = every_case(ReplicasDiffer(), CASES)
 
 
 def test_it_names_the_odd_worker_and_since_when() -> None:

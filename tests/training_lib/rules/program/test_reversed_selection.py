@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
 from trackside.contracts.observations import SELECTIONS, SelectionFacts
 from trackside.rules.program.reversed_selection import ReversedSelection, direction_of
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 LOSS = {"Loss_output_0": {"mean": steady(1, 30)}}
 
@@ -39,10 +40,7 @@ CASES = [
     RuleCase("no facts", recorded=LOSS),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(ReversedSelection(), case)
+test_cases = every_case(ReversedSelection(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.training_lib.rules.columns import along
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ProgramFacts
 from trackside.contracts.observations import SCHEDULE, ScheduleFacts
@@ -84,10 +85,7 @@ CASES = [
     case("a cosine of ten epochs by batches, in a loop by hand", cosine(10), length=10, epochs=False),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(ScheduleOutOfStep(), case)
+test_cases = every_case(ScheduleOutOfStep(), CASES)
 
 
 @pytest.mark.parametrize(

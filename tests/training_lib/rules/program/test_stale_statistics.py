@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ParameterFacts, ProgramFacts
 from trackside.contracts.observations import (
     STALE_CASTS,
@@ -15,7 +14,7 @@ from trackside.contracts.observations import (
     STILL_TARGET_STEPS,
 )
 from trackside.rules.program.stale_statistics import StaleStatistics
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 LOSS = {"Loss_output_0": {"mean": steady(1, 30)}}
 
@@ -74,7 +73,4 @@ CASES = [
     RuleCase("no facts", recorded=LOSS),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(StaleStatistics(), case)
+test_cases = every_case(StaleStatistics(), CASES)

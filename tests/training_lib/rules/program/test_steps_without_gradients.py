@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.training_lib.rules.columns import along, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.observations import HAS_GRADIENT, LOOKS_UNTRAINED, NEVER_HAD_GRADIENT
@@ -57,10 +58,7 @@ CASES = [
     several(True),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(StepsWithoutGradients(), case)
+test_cases = every_case(StepsWithoutGradients(), CASES)
 
 
 def test_it_says_since_when_where_and_why() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.model_facts import LossFacts, ModelFacts
 from trackside.contracts.observations import DROPOUTS
 from trackside.rules.program.strong_dropout import StrongDropout
@@ -32,10 +33,7 @@ CASES = [
     case("none"),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(StrongDropout(), case)
+test_cases = every_case(StrongDropout(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.run.recorded_names import LOCAL_GRADIENT
 from trackside.rules.program.unlike_gradients import UnlikeGradients
-from trackside.testing.rule_case import RuleCase, Statistics, assert_case
+from trackside.testing.rule_case import RuleCase, Statistics
 
 W = "Net_fc.weight"
 EVEN = [1.0, 1.3, 0.8, 1.1, 0.9, 1.0, 1.2, 0.7, 1.0, 0.9]
@@ -44,7 +43,4 @@ CASES = [
     RuleCase("one process", recorded=ranks(times(12))),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(UnlikeGradients(), case)
+test_cases = every_case(UnlikeGradients(), CASES)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.training_lib.rules.columns import along, falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.observations import (
@@ -157,9 +158,7 @@ def test_an_input_may_be_optimised_to_raise_a_loss(module: str, fires: bool) -> 
     assert_case(UnsuitableLoss(), replace(run, facts=replace(run.facts, parameters=(held,))))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(UnsuitableLoss(), case)
+test_cases = every_case(UnsuitableLoss(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts
 from trackside.contracts.observations import OTHER_AXIS
@@ -25,10 +24,7 @@ CASES = [
     RuleCase("nothing is known", recorded=RECORDED),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(WrongAxis(), case)
+test_cases = every_case(WrongAxis(), CASES)
 
 
 def test_what_it_says() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.columns import steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, ProgramFacts
 from trackside.contracts.observations import EVALUATION_LINE, OWN_TRAIN_UNUSED, PROBABILITY, TRAINING_MODE_EVALUATIONS
@@ -66,10 +65,7 @@ CASES = [
     case("back in train mode", (0, net(DROP)), (12, net(DROP, training=True))),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(WrongMode(), case)
+test_cases = every_case(WrongMode(), CASES)
 
 
 TRAINS, NORMS = (
@@ -101,10 +97,7 @@ EVALUATED = [
     evaluated("what differs is in evaluation mode", 3, NORM),
 ]
 
-
-@pytest.mark.parametrize("case", EVALUATED, ids=str)
-def test_evaluations_in_training_mode(case: RuleCase) -> None:
-    assert_case(WrongMode(), case)
+test_evaluations_in_training_mode = every_case(WrongMode(), EVALUATED)
 
 
 def test_it_says_where_the_evaluation_is() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.system.machines import SECOND_STEP, gpus
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.system.batch_size import BatchSize
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 RULE = BatchSize(patience=100, window=100)
 LITTLE, MUCH = [20.0] * 120, [95.0] * 120
@@ -24,7 +23,4 @@ CASES = [
     RuleCase("no GPU", recorded=SECOND_STEP, machine=gpus(cpu=LITTLE)),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

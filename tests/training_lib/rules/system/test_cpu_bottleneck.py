@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.system.machines import SECOND_STEP, gpus, metric
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.system.cpu_bottleneck import CpuBottleneck
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 RULE = CpuBottleneck(patience=100)
 IDLE, BUSY = [5.0] * 120, [95.0] * 120
@@ -28,7 +27,4 @@ CASES = [
     RuleCase("no GPU", recorded=SECOND_STEP, machine=gpus(cpu=BUSY)),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

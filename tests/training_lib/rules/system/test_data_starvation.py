@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.system.machines import loader, stacks, steps
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.system.data_starvation import DataStarvation
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 RULE = DataStarvation()
 STEP, SHORT, LONG = [0.02] * 80, [0.001] * 80, [0.015] * 80
@@ -88,6 +89,4 @@ def test_names_the_line_and_the_loader(line: str, place: str) -> None:
     assert suspicion.because == "the DataLoader of Images has num_workers=0, collate_fn=slow_collate"
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

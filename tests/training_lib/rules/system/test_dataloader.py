@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.system.machines import loader, steps
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.system.dataloader import Dataloader
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -39,6 +38,4 @@ def test_in_amazons_sense_few_are_too_few() -> None:
     assert_case(rule, RuleCase("few", recorded=KEEPS_UP, speed=loader(0), fires=ONE))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

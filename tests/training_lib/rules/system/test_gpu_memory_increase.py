@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from tests.training_lib.rules.system.machines import SECOND_STEP, metric
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.system.gpu_memory_increase import GpuMemoryIncrease
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 RULE = GpuMemoryIncrease(patience=100, window=50)
 
@@ -29,7 +28,4 @@ CASES = [
     replace(memory([40.0] * 60 + [44.0] * 60), name="a little"),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from tests.training_lib.rules.system.machines import SECOND_STEP, metric
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.system.host_memory_increase import HostMemoryIncrease
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 RULE = HostMemoryIncrease()
 GIB = float(1 << 30)
@@ -31,7 +30,4 @@ CASES = [
     RuleCase("nothing sampled", recorded=SECOND_STEP),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.system.machines import SECOND_STEP, gpus, metric, steps
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.system.io_bottleneck import IoBottleneck
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -64,10 +63,7 @@ CASES = [
     RuleCase("nothing sampled", recorded=SECOND_STEP),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)
 
 
 def test_in_amazons_sense_only_processors_wait() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.system.machines import SECOND_STEP, gpus
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.system.load_balancing import LoadBalancing
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 RULE = LoadBalancing(patience=100)
 IDLE, BUSY = [0.0] * 120, [95.0] * 120
@@ -21,7 +20,4 @@ CASES = [
     RuleCase("too few samples", recorded=SECOND_STEP, machine=gpus(BUSY, IDLE[:99])),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.system.machines import SECOND_STEP, gpus
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.system.low_gpu_utilization import LowGpuUtilization
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 RULE = LowGpuUtilization(patience=100, window=100)
 ONE = ("gpu0 of algo-1",)
@@ -22,7 +21,4 @@ CASES = [
     RuleCase("no GPU", recorded=SECOND_STEP),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from tests.training_lib.rules.system.machines import gpus
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.run.recorded_names import STEP_SECONDS
 from trackside.rules.system.max_initialization_time import MaxInitializationTime
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 RULE = MaxInitializationTime(threshold=10)
 
@@ -28,7 +27,4 @@ CASES = [
     RuleCase("nothing sampled", recorded={STEP_SECONDS: {"mean": {3600: 0.1}}}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

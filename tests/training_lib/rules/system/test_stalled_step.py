@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.system.machines import steps
+from tests.training_lib.rules.tables import every_case
 from trackside.records.machine.performance_facts import LineSamples, PerformanceFacts
 from trackside.rules.system.stalled_step import StalledStep
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 RULE = StalledStep()
 STEP = steps([0.02] * 20)
@@ -56,6 +57,4 @@ def test_names_the_line_its_kind_and_the_change() -> None:
     assert suspicion.because.startswith("the line is a meeting of all ranks: let the ranks meet")
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.training_lib.rules.system.machines import steps
+from tests.training_lib.rules.tables import every_case
 from trackside.records.machine.performance_facts import GarbageFacts, PerformanceFacts
 from trackside.rules.system.step_outlier import StepOutlier
 from trackside.testing.rule_case import RuleCase, assert_case
@@ -66,6 +67,4 @@ def test_another_mode_has_no_timed_step() -> None:
     assert "EVAL" in StepOutlier(mode="EVAL").lacks(window)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.training_lib.rules.system.machines import ranks, steps
+from tests.training_lib.rules.tables import every_case
 from trackside.rules.system.straggler_rank import StragglerRank
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 RULE = StragglerRank()
 ONE = ("steps",)
@@ -29,6 +28,4 @@ def test_names_the_rank() -> None:
     assert finding.worker == "worker_1"
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RULE, case)
+test_cases = every_case(RULE, CASES)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.rules.tensors.all_zero import AllZero
 from trackside.testing.rule_case import RuleCase, assert_case
 
@@ -16,13 +14,6 @@ LOSS, WEIGHT, GRADIENT, OWN = "MSELoss_output_0", "Net_fc.weight", "gradient/Net
 ZEROS = np.zeros(10)
 USUAL_RULE, WEIGHTS, OWNS = AllZero(), AllZero(collection_names="weights"), AllZero(tensor_regex="mask")
 HALF = AllZero(threshold=50.0)
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: AllZero = USUAL_RULE
 
 
 def with_zeros(count: int, *, of: int = 10) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -49,16 +40,7 @@ SILENT = [
     Row("NaN is not zero", {OWN: {0: [np.nan]}}, rule=OWNS),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 @given(st.integers(1, 200), st.data())

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.observations import HAS_EQUAL_ROWS
@@ -98,10 +99,7 @@ CASES = [
     case("a batch of four", tenth(0.9), of=facts(batch=4)),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(DeadRelu(), case)
+test_cases = every_case(DeadRelu(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, opened
 from tests.training_lib.rules.columns import falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.capture_request import StatisticsRequest
 from trackside.contracts.run.recorded_names import (
     LARGE_TARGET_ERROR,
@@ -21,7 +22,7 @@ from trackside.contracts.run.recorded_names import (
     loss_term_guess,
 )
 from trackside.rules.tensors.dwarfed_loss_term import DwarfedLossTerm
-from trackside.testing.rule_case import RuleCase, Statistics, assert_case
+from trackside.testing.rule_case import RuleCase, Statistics
 from trackside.trial.window import Window
 
 COUNT = 14
@@ -103,10 +104,7 @@ CASES = [
     RuleCase("a drowned column, too few looks", recorded=columns(steady(5e3, 8), steady(40, 8), steady(0.02, 8))),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(DwarfedLossTerm(), case)
+test_cases = every_case(DwarfedLossTerm(), CASES)
 
 
 class Autoencoder(nn.Module):

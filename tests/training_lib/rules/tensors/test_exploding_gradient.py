@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts, ParameterFacts
 from trackside.rules.tensors.exploding_gradient import ExplodingGradient, growth_of, recent_growth_of
@@ -75,10 +76,7 @@ CASES = [
     case("no number: exploding-tensor's", along([1.0] * 40 + [math.nan] * 21), along([1.0] * 40 + [math.inf] * 21)),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(ExplodingGradient(), case)
+test_cases = every_case(ExplodingGradient(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.run.recorded_names import SKIPPED_STEP
 from trackside.contracts.verdict import Finding, FindingKind
 from trackside.rules.tensors.exploding_tensor import ExplodingTensor, first_broken
@@ -74,15 +75,7 @@ CASES = [
     RuleCase("two workers, both finite", {LOSS: {0: {"worker_0": 1.0, "worker_1": -1.0}}}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(ExplodingTensor(), case)
-
-
-def test_as_many_silent_cases_as_firing_ones() -> None:
-    silent = sum(not case.fires for case in CASES)
-    assert silent >= len(CASES) - silent
+test_cases = every_case(ExplodingTensor(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.training_lib.rules.columns import along
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.run.recorded_names import ATTENTION_ENTROPY, ATTENTION_LOGIT
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.growing_attention import GrowingAttention
@@ -58,10 +59,7 @@ CASES = [
     case("too few looks", calm(60) + growing(6), calm(60, size=0.6) + FALLING),
 ]
 
-
-@pytest.mark.parametrize("row", CASES, ids=str)
-def test_cases(row: RuleCase) -> None:
-    assert_case(GrowingAttention(), row)
+test_cases = every_case(GrowingAttention(), CASES)
 
 
 @pytest.mark.parametrize(("factor", "severity"), [(1.0, Severity.INFO), (1.3, Severity.WARNING)])

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from tests.training_lib.rules.columns import falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.rules.tensors.large_epsilon import LargeEpsilon
@@ -58,10 +57,7 @@ CASES = [
     case("too early", step=60),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(LargeEpsilon(), case)
+test_cases = every_case(LargeEpsilon(), CASES)
 
 
 def test_message_and_cause() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from tests.training_lib.rules.columns import falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts
 from trackside.rules.tensors.long_momentum import LongMomentum
@@ -43,10 +42,7 @@ CASES = [
     case("no momentum", {"lr": 0.1}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(LongMomentum(), case)
+test_cases = every_case(LongMomentum(), CASES)
 
 
 def test_message_and_cause() -> None:

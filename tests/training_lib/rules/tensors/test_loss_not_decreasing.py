@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts, ProgramFacts
 from trackside.contracts.observations import ROUNDS_BEFORE
@@ -223,15 +224,7 @@ CASES = [
     RuleCase("a validation loss that rises", {LOSS: saved(2.3 * 1.02 ** np.arange(200))}, mode="EVAL"),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(LossNotDecreasing(), case)
-
-
-def test_as_many_silent_cases_as_firing_ones() -> None:
-    silent = sum(not case.fires for case in CASES)
-    assert silent >= len(CASES) - silent
+test_cases = every_case(LossNotDecreasing(), CASES)
 
 
 def test_a_stuck_loss_is_described() -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.run.recorded_names import UPDATE_SIZE, loss_term
@@ -222,10 +223,7 @@ SILENT = [
     ),
 ]
 
-
-@pytest.mark.parametrize("case", [*FIRES, *SILENT], ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(LossSpike(), case)
+test_cases = every_case(LossSpike(), [*FIRES, *SILENT])
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.contracts.errors import ConfigurationError
 from trackside.rules.tensors.nlp_sequence_ratio import NlpSequenceRatio
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 ROLE, MXNET, OWN = "Net_input_0", "model_embedding0_input_0", "Net_tokens"
 COLLECTIONS = {"model_inputs": ("^Net_input",)}
@@ -18,13 +17,6 @@ COLLECTIONS = {"model_inputs": ("^Net_input",)}
 def tokens(padding: int, *, unknown: int = 0) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     """Four sequences of 25 tokens: of a hundred, so many are 0 and so many 100; the others are words."""
     return np.array([0] * padding + [100] * unknown + [7] * (100 - padding - unknown)).reshape(4, 25)
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: NlpSequenceRatio = NlpSequenceRatio()  # noqa: RUF009  it is frozen
 
 
 NAMED = NlpSequenceRatio(tensor_regex="tokens")
@@ -49,16 +41,7 @@ SILENT = [
     Row("within the last threshold", {MXNET: {0: tokens(20, unknown=20)}}, rule=FEWER),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(NlpSequenceRatio(), [*FIRES, *SILENT])
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import trackside
 from tests.training_lib.rules.columns import along, falling
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
@@ -170,10 +171,7 @@ CASES = [
     case("it shares half of it and gains more", [2.3 - 0.1 * k for k in range(10)]),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(Overfit(), case)
+test_cases = every_case(Overfit(), CASES)
 
 
 @pytest.mark.parametrize(

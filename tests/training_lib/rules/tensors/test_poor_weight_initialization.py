@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, ParameterFacts
 from trackside.contracts.observations import HAS_EQUAL_ROWS, STEP_SHARE
@@ -84,10 +85,7 @@ CASES = [
     case("half of the matrices zero, as with adapters", {A: 0.0, C: 0.0}, gradient={B: {0: 0.0} | LATER}),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(PoorWeightInitialization(), case)
+test_cases = every_case(PoorWeightInitialization(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts
 from trackside.contracts.run.recorded_names import UPDATE_SIZE
@@ -94,10 +95,7 @@ SILENT = [
     case("from zero on", [0.0] * 200 + [1e-3] * 2),
 ]
 
-
-@pytest.mark.parametrize("case", [*FIRES, *SILENT], ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(RunawayUpdates(), case)
+test_cases = every_case(RunawayUpdates(), [*FIRES, *SILENT])
 
 
 def test_measurements_at_other_distances_are_not_compared() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.rules.tensors.saturated_activation import SaturatedActivation, saturated_share
@@ -61,10 +62,7 @@ CASES = [
     case("a batch of four", HUGE[:4]),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(SaturatedActivation(), case)
+test_cases = every_case(SaturatedActivation(), CASES)
 
 
 def test_it_names_the_line_and_the_causes() -> None:

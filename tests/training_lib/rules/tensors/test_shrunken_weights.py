@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.training_lib.rules.columns import along, falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.rules.tensors.shrunken_weights import ShrunkenWeights
@@ -83,10 +84,7 @@ CASES = [
     case("not finite", *[{**steady(4.0, 40), 50: float(np.nan)}] * 3),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(ShrunkenWeights(), case)
+test_cases = every_case(ShrunkenWeights(), CASES)
 
 
 @pytest.mark.parametrize(

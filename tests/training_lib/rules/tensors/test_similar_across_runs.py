@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.rules.tensors.similar_across_runs import SimilarAcrossRuns, difference
-from trackside.testing.rule_case import RuleCase, Tensors, assert_case
+from trackside.testing.rule_case import Tensors
 
 LOSS, WEIGHT, OWN = "MSELoss_output_0", "Net_fc.weight", "Net_hidden"
 ONES = np.ones(4)
 USUAL_RULE = SimilarAcrossRuns(other_trials="other")
 OWNS = SimilarAcrossRuns(other_trials="other", tensor_regex="hidden")
 LOOSE = SimilarAcrossRuns(other_trials="other", rtol=0.5)
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: SimilarAcrossRuns = USUAL_RULE
 
 
 def other(tensors: Tensors) -> dict[str, Tensors]:
@@ -59,16 +51,7 @@ SILENT = [
     Row("within the tolerance", {LOSS: {0: 1.0}}, others=other({LOSS: {0: 1.4}}), rule=LOOSE),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 @pytest.mark.parametrize(

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.rules.tensors.tensor_variance import TensorVariance, beyond
-from trackside.testing.rule_case import RuleCase, assert_case
+from trackside.testing.rule_case import RuleCase
 
 WEIGHT, OWN = "Net_fc.weight", "Net_hidden"
 UNIT, LARGE, TINY = np.array([-1.0, 1.0]), np.array([-4.0, 4.0]), np.array([-1e-4, 1e-4])  # variances 1, 16, 1e-8
 USUAL_RULE = TensorVariance(max_threshold=10.0, min_threshold=1e-5)
 OWNS = TensorVariance(tensor_regex="hidden", max_threshold=10.0)
 LEAST, NONE = TensorVariance(min_threshold=1e-5), TensorVariance()
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: TensorVariance = USUAL_RULE
 
 
 FIRES = [
@@ -41,16 +32,7 @@ SILENT = [
     Row("no bounds", {WEIGHT: {0: LARGE}}, rule=NONE),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])
 
 
 def test_without_bounds_it_says_what_it_lacks() -> None:

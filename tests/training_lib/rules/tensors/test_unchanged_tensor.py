@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import pytest
 
+from tests.training_lib.rules.tables import Row, every_case
 from trackside.rules.tensors.unchanged_tensor import UnchangedTensor
-from trackside.testing.rule_case import RuleCase, assert_case
 
 WEIGHT, LOSS, OWN = "Net_fc.weight", "MSELoss_output_0", "Net_batch"
 MEAN = f"smdebug/reductions/mean/{LOSS}"
@@ -19,13 +16,6 @@ LOOSE, NANS = UnchangedTensor(rtol=0.1), UnchangedTensor(equal_nan=True)
 STEPS = np.arange(3)
 TWO = UnchangedTensor(num_steps=2)
 SWAPPED = np.array([[1.0, 2.0], [2.0, 1.0]])
-
-
-@dataclass(frozen=True)
-class Row(RuleCase):
-    """A case, and the rule that judges it."""
-
-    rule: UnchangedTensor = USUAL_RULE
 
 
 FIRES = [
@@ -51,13 +41,4 @@ SILENT = [
     Row("not saved now", {WEIGHT: dict.fromkeys(range(3), ONES), LOSS: {0: 1.0, 5: 1.0}}),
 ]
 
-
-@pytest.mark.parametrize("row", [*FIRES, *SILENT], ids=str)
-def test_rows(row: Row) -> None:
-    assert_case(row.rule, row)
-
-
-def test_as_many_silent_as_firing_rows() -> None:
-    assert len(FIRES) == len(SILENT)
-    assert all(row.fires for row in FIRES)
-    assert not any(row.fires for row in SILENT)
+test_rows = every_case(USUAL_RULE, [*FIRES, *SILENT])

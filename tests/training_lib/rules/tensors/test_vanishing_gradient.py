@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
 from trackside.rules.tensors.vanishing_gradient import SIZE, VanishingGradient
@@ -118,15 +119,7 @@ CASES = [
     ),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(VanishingGradient(), case)
-
-
-def test_as_many_silent_cases_as_firing_ones() -> None:
-    silent = sum(not case.fires for case in CASES)
-    assert silent >= len(CASES) - silent
+test_cases = every_case(VanishingGradient(), CASES)
 
 
 def test_the_finding_names_size_worker_and_beginning() -> None:

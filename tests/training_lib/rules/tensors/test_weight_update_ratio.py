@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training_lib.rules.columns import along, falling, steady
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.verdict import Severity
@@ -150,9 +151,7 @@ def test_weights_are_torn_since_the_step_that_tore_them() -> None:
     assert (finding.since_step, finding.step) == (1, 100)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(WeightUpdateRatio(), case)
+test_cases = every_case(WeightUpdateRatio(), CASES)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.training_lib.rules.columns import along
+from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.run.recorded_names import UPDATE_SIZE
@@ -102,10 +103,7 @@ CASES = [
     case("no norms", sizes(40, 80)),
 ]
 
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_cases(case: RuleCase) -> None:
-    assert_case(WeightsSetBack(), case)
+test_cases = every_case(WeightsSetBack(), CASES)
 
 
 @pytest.mark.parametrize(
