@@ -68,6 +68,19 @@ class SpeedRule(Rule):
         """Return a warning, or critical if the user asked for that."""
         return Severity.CRITICAL if self.is_critical else self.severity
 
+    def lacks_samples(self, window: Window, metric: str, count: int) -> str:
+        """Return a clause if no GPU has so many samples of a metric; "" if one has.
+
+        Args:
+            window: The run up to the step to judge.
+            metric: Name of the metric.
+            count: Number of samples.
+        """
+        counts = [len(series.values) for series in window.machine(metric)]
+        if not counts:
+            return NO_GPU
+        return "" if max(counts) >= count else f"{count} samples of a GPU; the run has {max(counts)}"
+
 
 @dataclass(frozen=True)
 class StepTimes:

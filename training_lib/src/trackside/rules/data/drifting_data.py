@@ -9,14 +9,14 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.observations import DRIFTING_DATA
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule
+from trackside.rules.of_facts import ProgramRule
 from trackside.trial.window import Window
 
 MEASURE = "stores of rows that each pass over the data changes"
 
 
 @dataclass(frozen=True)
-class DriftingData(Rule):
+class DriftingData(ProgramRule):
     """The rows of a data set are changed in place, and drift from pass to pass.
 
     Why it matters:
@@ -69,10 +69,6 @@ class DriftingData(Rule):
         store = DRIFTING_DATA.of(facts.program) if facts is not None else ""
         if facts is not None and store:
             yield finding_of(window, store, MEASURE, 1.0, above=0.0, since=facts.from_step)
-
-    def lacks(self, window: Window) -> str:
-        """Return a clause if the hook recorded no facts about the program."""
-        return "" if window.facts is not None else "what a hook of this version tells of the program"
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: the store."""

@@ -9,7 +9,7 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModuleFacts
 from trackside.contracts.observations import CARRIED_STATE, JOINED_SAMPLES, MIXES_SAMPLES, ROWS_BY_PLACE, SEQUENCE
 from trackside.contracts.verdict import Finding
-from trackside.rules.rule import Rule
+from trackside.rules.of_facts import LossRule
 from trackside.trial.window import Window
 
 _SOFTMAX, _SEQUENCE = "samples of a batch under one softmax", "samples of a batch that are read as one sequence"
@@ -23,7 +23,7 @@ _PLACES = "samples of a batch with a vector added by their place in it"
 
 
 @dataclass(frozen=True)
-class MixedSamples(Rule):
+class MixedSamples(LossRule):
     """An axis is mixed up: the output for one sample of a batch depends on the others.
 
     Why it matters:
@@ -121,12 +121,6 @@ class MixedSamples(Rule):
             )
             for measure, name, line, shape in (*softmaxes, *layers, *joined, *places)
         ]
-
-    def lacks(self, window: Window) -> str:
-        """Return a clause if the hook recorded no facts about losses."""
-        if window.facts is None or not window.facts.losses:
-            return "facts about the program's losses, which Trackside's hook records"
-        return ""
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: what runs over the samples."""

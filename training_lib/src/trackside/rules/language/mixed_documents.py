@@ -9,12 +9,13 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.observations import MIXED_DOCUMENTS
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import ProgramRule
+from trackside.rules.rule import parameter
 from trackside.trial.window import Window
 
 
 @dataclass(frozen=True)
-class MixedDocuments(Rule):
+class MixedDocuments(ProgramRule):
     """Documents packed into one row of tokens see one another.
 
     Why it matters:
@@ -70,10 +71,6 @@ class MixedDocuments(Rule):
         return [
             finding_of(window, name, "calls with documents that see others", mixed, above=least, since=facts.from_step)
         ]
-
-    def lacks(self, window: Window) -> str:
-        """Return a clause if the hook recorded no facts about the program."""
-        return "" if window.facts is not None else "what a hook of this version tells of the program"
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: what sees what."""

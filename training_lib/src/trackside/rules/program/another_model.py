@@ -9,14 +9,15 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.observations import MODEL_ANEW_EVERY, UNTRAINED_EVALUATIONS, UNTRAINED_LINE
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import ProgramRule
+from trackside.rules.rule import parameter
 from trackside.trial.window import Window
 
 ANEW, UNTRAINED = "steps until the model is made anew", "evaluations of a model that was never trained"
 
 
 @dataclass(frozen=True)
-class AnotherModel(Rule):
+class AnotherModel(ProgramRule):
     """The model is made anew again and again, or another one is evaluated than the one that trains.
 
     Why it matters:
@@ -75,10 +76,6 @@ class AnotherModel(Rule):
         if count >= self.evaluations:
             place, above = UNTRAINED_LINE.of(facts.program), self.evaluations - 1.0
             yield finding_of(window, subject, UNTRAINED, float(count), above=above, since=facts.from_step, place=place)
-
-    def lacks(self, window: Window) -> str:
-        """Return a clause if the hook recorded no facts about the program."""
-        return "" if window.facts is not None else "what a hook of this version tells of the program"
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: what becomes of the trained model."""

@@ -9,12 +9,13 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import LossRule
+from trackside.rules.rule import parameter
 from trackside.trial.window import Window
 
 
 @dataclass(frozen=True)
-class DoubleSoftmax(Rule):
+class DoubleSoftmax(LossRule):
     """Probabilities are given to a loss that takes the softmax itself.
 
     Why it matters:
@@ -66,12 +67,6 @@ class DoubleSoftmax(Rule):
         if facts is None or window.step < max(self.start_step, facts.from_step):
             return []
         return [self._finding(window, loss) for loss in facts.losses if loss.has_softmax_twice]
-
-    def lacks(self, window: Window) -> str:
-        """Return a clause if the hook recorded no facts about losses."""
-        if window.facts is None or not window.facts.losses:
-            return "facts about the program's losses, which Trackside's hook records"
-        return ""
 
     def _finding(self, window: Window, loss: LossFacts) -> Finding:
         return finding_of(

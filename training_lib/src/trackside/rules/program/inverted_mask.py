@@ -9,14 +9,15 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.observations import READS_PADDING
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import ProgramRule
+from trackside.rules.rule import parameter
 from trackside.trial.window import Window
 
 MEASURE = "calls in which attention read one token alone, and its mask covered the others"
 
 
 @dataclass(frozen=True)
-class InvertedMask(Rule):
+class InvertedMask(ProgramRule):
     """Attention reads the padding, and nothing else: its mask is upside down.
 
     Why it matters:
@@ -78,10 +79,6 @@ class InvertedMask(Rule):
             for module in (facts.modules if facts is not None else ())
             if facts is not None and READS_PADDING.of(module) >= self.calls
         ]
-
-    def lacks(self, window: Window) -> str:
-        """Return a clause if the hook recorded no facts about modules."""
-        return "" if window.facts is not None else "what a hook of this version tells of the program"
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: what reads the padding."""

@@ -10,12 +10,13 @@ from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.observations import RANDOM_EVALUATIONS, RANDOM_LINE
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import ProgramRule
+from trackside.rules.rule import parameter
 from trackside.trial.window import Window
 
 
 @dataclass(frozen=True)
-class RandomEvaluation(Rule):
+class RandomEvaluation(ProgramRule):
     """Dropout is live while the model is evaluated in eval mode.
 
     Why it matters:
@@ -81,10 +82,6 @@ class RandomEvaluation(Rule):
                 place=RANDOM_LINE.of(facts.program),
             )
         ]
-
-    def lacks(self, window: Window) -> str:
-        """Return a clause if the hook recorded no facts about the program."""
-        return "" if window.facts is not None else "what a hook of this version tells of the program"
 
 
 def live_dropouts(facts: ModelFacts) -> int:

@@ -11,7 +11,7 @@ from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.observations import SELECTIONS, SelectionFacts
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule
+from trackside.rules.of_facts import ProgramRule
 from trackside.trial.window import Window
 
 _LOWER = frozenset(["loss", "losses", "mse", "mae", "rmse", "perplexity", "wer", "cer", "error", "nll", "bce"])
@@ -26,7 +26,7 @@ _BESIDE = frozenset([
 
 
 @dataclass(frozen=True)
-class ReversedSelection(Rule):
+class ReversedSelection(ProgramRule):
     """The best model is chosen, or the training stopped, by a number that is to go the other way.
 
     Why it matters:
@@ -91,10 +91,6 @@ class ReversedSelection(Rule):
             for found in SELECTIONS.of(facts.program)
             if is_reversed(found)
         ]
-
-    def lacks(self, window: Window) -> str:
-        """Return a clause if the hook recorded no facts about the program."""
-        return "" if window.facts is not None else "what a hook of this version tells of the program"
 
 
 def direction_of(name: str) -> str:

@@ -11,7 +11,8 @@ from trackside.contracts.observations import DROPOUTS
 from trackside.contracts.verdict import Finding
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import LossRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import A_HAIR, SEVERAL
 from trackside.trial.window import Window
 
@@ -27,7 +28,7 @@ class Dropouts(Details):
 
 
 @dataclass(frozen=True)
-class StrongDropout(Rule):
+class StrongDropout(LossRule):
     """A dropout drops nearly all of what it is given.
 
     Why it matters:
@@ -106,12 +107,6 @@ class StrongDropout(Rule):
             return self.share
         is_several = sum(share >= self.share_of_several for share in shares) >= SEVERAL
         return self.share_of_several if is_several else None
-
-    def lacks(self, window: Window) -> str:
-        """Return a clause if the hook recorded no facts about losses."""
-        if window.facts is None or not window.facts.losses:
-            return "facts about the program's losses, which Trackside's hook records"
-        return ""
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: how much is dropped."""

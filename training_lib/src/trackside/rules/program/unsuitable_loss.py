@@ -24,7 +24,8 @@ from trackside.contracts.verdict import Finding, Severity
 from trackside.evidence.causes import why_narrow
 from trackside.evidence.suspects import Suspect
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import LossRule
+from trackside.rules.rule import parameter
 from trackside.situation.aims import has_several_aims
 from trackside.situation.constants import (
     ALL_BUT_A_FEW,
@@ -71,7 +72,7 @@ _NEVER_NEGATIVE = (
 
 
 @dataclass(frozen=True)
-class UnsuitableLoss(Rule):
+class UnsuitableLoss(LossRule):
     """A loss function is given what it does not expect.
 
     Why it matters:
@@ -202,12 +203,6 @@ class UnsuitableLoss(Rule):
             if loss is not None and wrong is not None:
                 found.append(self._finding(window, column, loss, wrong))
         return found
-
-    def lacks(self, window: Window) -> str:
-        """Return a clause if the hook recorded no facts about losses."""
-        if window.facts is None or not window.facts.losses:
-            return "facts about the program's losses, which Trackside's hook records"
-        return ""
 
     def _finding(self, window: Window, column: Column, loss: LossFacts, wrong: Misuse) -> Finding:
         return finding_of(

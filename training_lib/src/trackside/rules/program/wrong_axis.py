@@ -9,14 +9,14 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.observations import OTHER_AXIS
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule
+from trackside.rules.of_facts import LossRule
 from trackside.trial.window import Window
 
 MEASURE = "places under a softmax that are not the ones summed over"
 
 
 @dataclass(frozen=True)
-class WrongAxis(Rule):
+class WrongAxis(LossRule):
     """A softmax runs over another axis than the one that its weights are summed over.
 
     Why it matters:
@@ -79,12 +79,6 @@ class WrongAxis(Rule):
             for loss in (facts.losses if facts is not None else ())
             if facts is not None and OTHER_AXIS.of(loss)
         ]
-
-    def lacks(self, window: Window) -> str:
-        """Return a clause if the hook recorded no facts about losses."""
-        if window.facts is None or not window.facts.losses:
-            return "facts about the program's losses, which Trackside's hook records"
-        return ""
 
     def sentence(self, findings: Sequence[Finding]) -> str:
         """Return the message: where the softmax stands."""

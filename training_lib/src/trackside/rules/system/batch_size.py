@@ -15,7 +15,6 @@ from trackside.rules.speed import (
     CPU,
     GPU,
     GPU_MEMORY,
-    NO_GPU,
     SpeedRule,
     Values,
     amazons,
@@ -105,10 +104,7 @@ class BatchSize(SpeedRule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: samples of a GPU, or enough of them."""
-        counts = [len(series.values) for series in window.machine(GPU)]
-        if not counts:
-            return NO_GPU
-        return "" if max(counts) >= self.patience else f"{self.patience} samples of a GPU; the run has {max(counts)}"
+        return self.lacks_samples(window, GPU, self.patience)
 
 
 def are_low(series: Iterable[tuple[Values, float]]) -> bool:

@@ -14,7 +14,6 @@ from trackside.rules.speed import (
     AMAZONS_TOO,
     CPU,
     GPU,
-    NO_GPU,
     SpeedRule,
     Values,
     amazons,
@@ -94,10 +93,7 @@ class CpuBottleneck(SpeedRule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: samples of a GPU, or enough of them."""
-        counts = [len(series.values) for series in window.machine(GPU)]
-        if not counts:
-            return NO_GPU
-        return "" if max(counts) >= self.patience else f"{self.patience} samples of a GPU; the run has {max(counts)}"
+        return self.lacks_samples(window, GPU, self.patience)
 
 
 def share_of_bottlenecks(cpu: Values, gpu: Values, *, busy: float, idle: float) -> float:

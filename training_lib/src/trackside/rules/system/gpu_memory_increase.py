@@ -10,7 +10,7 @@ import numpy as np
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import parameter
-from trackside.rules.speed import AMAZONS_TOO, GPU_MEMORY, NO_GPU, SpeedRule, Values, amazons, device_of, found_in
+from trackside.rules.speed import AMAZONS_TOO, GPU_MEMORY, SpeedRule, Values, amazons, device_of, found_in
 from trackside.trial.window import Window
 
 
@@ -78,11 +78,7 @@ class GpuMemoryIncrease(SpeedRule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: samples of a GPU's memory, or enough of them."""
-        counts = [len(series.values) for series in window.machine(GPU_MEMORY)]
-        needed = max(self.patience, 2 * self.window)
-        if not counts:
-            return NO_GPU
-        return "" if max(counts) >= needed else f"{needed} samples of a GPU; the run has {max(counts)}"
+        return self.lacks_samples(window, GPU_MEMORY, max(self.patience, 2 * self.window))
 
 
 def rise_of(values: Values, *, window: int) -> float | None:

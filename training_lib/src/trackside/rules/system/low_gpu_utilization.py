@@ -10,7 +10,7 @@ import numpy as np
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import parameter
-from trackside.rules.speed import AMAZONS_TOO, GPU, NO_GPU, SpeedRule, Values, amazons, device_of, found_in
+from trackside.rules.speed import AMAZONS_TOO, GPU, SpeedRule, Values, amazons, device_of, found_in
 from trackside.trial.window import Window
 
 
@@ -84,10 +84,7 @@ class LowGpuUtilization(SpeedRule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: samples of a GPU, or enough of them."""
-        counts = [len(series.values) for series in window.machine(GPU)]
-        if not counts:
-            return NO_GPU
-        return "" if max(counts) >= self.patience else f"{self.patience} samples of a GPU; the run has {max(counts)}"
+        return self.lacks_samples(window, GPU, self.patience)
 
 
 def kind_of(values: Values, *, p95: float, p5: float) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
 from trackside.rules.rule import parameter
-from trackside.rules.speed import NO_GPU, SpeedRule, Values, device_of, found_in
+from trackside.rules.speed import SpeedRule, Values, device_of, found_in
 from trackside.situation.constants import THROTTLED_BITS
 from trackside.trial.window import Window
 
@@ -77,10 +77,7 @@ class ThrottledGpu(SpeedRule):
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: samples of a GPU, or enough of them."""
-        counts = [len(series.values) for series in window.machine(REASONS)]
-        if not counts:
-            return NO_GPU
-        return "" if max(counts) >= self.samples else f"{self.samples} samples of a GPU; the run has {max(counts)}"
+        return self.lacks_samples(window, REASONS, self.samples)
 
 
 def share_throttled(reasons: Values) -> float:
