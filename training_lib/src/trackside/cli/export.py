@@ -14,6 +14,8 @@ import click
 from trackside.cli.terminal.options import is_quiet, quiet_option, shared_options, wants_color
 from trackside.cli.terminal.progress import shown
 from trackside.cli.terminal.reading import Filters, filter_options, open_run, print_damage
+from trackside.cli.terminal.text import printable
+from trackside.contracts.english import counted, size_of
 from trackside.contracts.errors import ConfigurationError, Problem
 
 if TYPE_CHECKING:
@@ -123,8 +125,8 @@ def _to_tracker(run: str, destination: str, target: str) -> None:
         problem = Problem(f"--to {target}", f"The package {target} is not installed.", fix)
         raise ConfigurationError([problem], subject="The command line") from error
     where = module.export_issues(recorded.groups, destination, run=recorded.location)
-    _show(f"Wrote {_count(len(recorded.groups), 'finding')} of {_safe(recorded.location.name)} to:")
-    _show(f"  {_safe(where)}")
+    _show(f"Wrote {counted(len(recorded.groups), 'finding')} of {printable(recorded.location.name)} to:")
+    _show(f"  {printable(where)}")
 
 
 def _findings(run: str) -> list[FindingText]:
@@ -161,12 +163,12 @@ def _to_parquet(
 
     chosen = _chosen(statistics, default=tuple(STATISTICS))
     done = export_parquet(trial, destination, tensors=tensors, statistics=chosen, progress=shown)
-    _show(f"Wrote {_count(done.rows, 'row')} of {_count(done.tensors, 'tensor')} ({_size(done.size_bytes)}):")
-    _show(f"  {_safe(str(done.path))}")
+    _show(f"Wrote {counted(done.rows, 'row')} of {counted(done.tensors, 'tensor')} ({size_of(done.size_bytes)}):")
+    _show(f"  {printable(str(done.path))}")
     if done.without_numbers:
         named = ", ".join(done.without_numbers[:MOST_NAMES])
         more = f" and {len(done.without_numbers) - MOST_NAMES} more" if len(done.without_numbers) > MOST_NAMES else ""
-        click.echo(f"Without a row, for they hold no numbers that can be read: {_safe(named)}{more}", err=True)
+        click.echo(f"Without a row, for they hold no numbers that can be read: {printable(named)}{more}", err=True)
     print_damage(trial, color=wants_color())
 
 
@@ -191,15 +193,15 @@ def _to_tensorboard(
         progress=shown,
         findings=findings,
     )
-    points = _count(done.scalars, "point")
+    points = counted(done.scalars, "point")
     if histograms:
-        points += f" and {_count(done.histograms, 'histogram')}"
-    written = f"{points} of {_count(done.tensors, 'tensor')}"
+        points += f" and {counted(done.histograms, 'histogram')}"
+    written = f"{points} of {counted(done.tensors, 'tensor')}"
     if findings:
-        written += f" and {_count(len(findings), 'finding')}"
-    _show(f"Wrote {written} to {_count(len(done.files), 'file')} below:")
-    _show(f"  {_safe(str(done.folder))}")
-    _show(f"Look at it: tensorboard --logdir {_safe(destination)}", err=True)
+        written += f" and {counted(len(findings), 'finding')}"
+    _show(f"Wrote {written} to {counted(len(done.files), 'file')} below:")
+    _show(f"  {printable(str(done.folder))}")
+    _show(f"Look at it: tensorboard --logdir {printable(destination)}", err=True)
     print_damage(trial, color=wants_color())
 
 
@@ -229,9 +231,9 @@ def _to_timeline(
     done = export_timeline(
         uri, trial, destination, findings=marks, part=Part(StepRange.of(steps), since=since, until=until)
     )
-    what = f"{_count(done.steps, 'step')}, {_count(done.samples, 'sample')} and {_count(done.findings, 'finding')}"
+    what = f"{counted(done.steps, 'step')}, {counted(done.samples, 'sample')} and {counted(done.findings, 'finding')}"
     _show(f"Wrote {what} to:")
-    _show(f"  {_safe(str(done.merged))}")
+    _show(f"  {printable(str(done.merged))}")
     if not is_opened:
         _show("Look at it: https://ui.perfetto.dev, Open trace file; or add --open", err=True)
         return
@@ -259,22 +261,3 @@ def _chosen(requested: tuple[str, ...], *, default: tuple[str, ...]) -> tuple[st
 
     names = [name for one in requested for name in (STATISTICS if one == "all" else (one,))]
     return tuple(dict.fromkeys(names)) or default
-
-
-def _safe(text: str) -> str:
-    from trackside.cli.terminal.text import printable
-
-    return printable(text)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

@@ -12,6 +12,8 @@ import click
 from trackside.cli.terminal.failure import NOT_FOUND
 from trackside.cli.terminal.options import is_quiet, quiet_option, shared_options
 from trackside.cli.terminal.progress import shown
+from trackside.cli.terminal.text import printable
+from trackside.contracts.english import counted
 
 if TYPE_CHECKING:
     from trackside.contracts.errors import RecordError
@@ -41,9 +43,9 @@ def command(*, source: str, destination: str | None) -> None:
     from trackside.exchange.import_run import import_run
 
     done = import_run(_found(source), destination, progress=shown)
-    steps, workers = _count(done.steps, "step"), _count(done.workers, "worker")
+    steps, workers = counted(done.steps, "step"), counted(done.workers, "worker")
     if not is_quiet():
-        click.echo(f"{_safe(done.run)}: {steps} of {workers}; {'ended' if done.has_ended else 'no end marker'}")
+        click.echo(f"{printable(done.run)}: {steps} of {workers}; {'ended' if done.has_ended else 'no end marker'}")
         click.echo(
             _brought(done) if destination else "Nothing was moved or copied; a packed index was written beside it."
         )
@@ -73,21 +75,11 @@ def _brought(done: ImportedRun) -> str:
     ways = [f"{done.linked:,} linked"] if done.linked or not done.copied else []
     ways += [f"{done.copied:,} {how}"] if done.copied else []
     ways += [f"{done.already_copied:,} already there"] if done.already_copied else []
-    return f"{_count(done.files, 'file')}: {', '.join(ways)}; {_count(done.copied_bytes, 'byte')} {how}."
+    return f"{counted(done.files, 'file')}: {', '.join(ways)}; {counted(done.copied_bytes, 'byte')} {how}."
 
 
 def _warn(what: str, errors: Sequence[RecordError]) -> None:
     for error in errors[:MOST_NAMED]:
-        click.echo(f"Warning: {what}: {_safe(str(error))}", err=True)
+        click.echo(f"Warning: {what}: {printable(str(error))}", err=True)
     if len(errors) > MOST_NAMED:
         click.echo(f"Warning: and {len(errors) - MOST_NAMED:,} more files {what}.", err=True)
-
-
-def _safe(text: str) -> str:
-    from trackside.cli.terminal.text import printable
-
-    return printable(text)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

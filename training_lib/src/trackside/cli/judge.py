@@ -14,6 +14,7 @@ from trackside.cli.terminal.chosen_rules import RuleOptions, recorded_rules, rul
 from trackside.cli.terminal.failure import FINDINGS, RULE_CRASHED
 from trackside.cli.terminal.options import format_option, is_quiet, quiet_option, shared_options, wants_color
 from trackside.cli.terminal.views.run_cards import FAIL_ON
+from trackside.contracts.english import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -166,11 +167,7 @@ def _print_heading(console: Console, judged: JudgedLog) -> None:
 def _extent(judged: JudgedLog) -> str:
     """Return the format and the size of a log: `CSV, 40 losses and 8 evaluations up to step 4,000`."""
     run = judged.run
-    parts = [
-        f"{count:,} {word}{'' if count == 1 else 's'}"
-        for count, word in ((run.rows, "row"), (run.evaluations, "evaluation"))
-        if count
-    ]
+    parts = [counted(count, word) for count, word in ((run.rows, "row"), (run.evaluations, "evaluation")) if count]
     return f"{judged.found.log.format}, {' and '.join(parts)} up to step {run.last_step:,}"
 
 

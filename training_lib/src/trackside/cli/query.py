@@ -9,6 +9,7 @@ import click
 from trackside.cli.terminal.options import format_option, is_quiet, quiet_option, shared_options, wants_color
 from trackside.cli.terminal.progress import shown_waiting
 from trackside.cli.terminal.rows import json_value, print_csv, print_json, print_json_lines, print_table
+from trackside.contracts.english import counted
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _write(found: RunTables, folder: str) -> None:
     for name, place in written.places.items():
         if not is_quiet():
             rows = written.rows.get(name)
-            what = "the statistics" if rows is None else f"{rows:,} row{'' if rows == 1 else 's'}"
+            what = "the statistics" if rows is None else counted(rows, "row")
             click.echo(f"Wrote {what} below {printable(place)}", err=True)
 
 

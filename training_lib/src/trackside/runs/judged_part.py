@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from trackside.contracts.english import counted
 from trackside.contracts.run.learning import Learning
 from trackside.contracts.stored_fields import BOOLEAN, COUNT, TEXT, TEXTS, record, stored
 from trackside.contracts.verdict import NO_LOSS, Severity
@@ -144,7 +145,7 @@ class JudgedPart:
         """
         rested = self.learning.rested if rested is None else rested
         watched = f"{steps - rested:,} of " if rested else ""
-        return f"{_count(self.fine, 'rule')} over {watched}{_count(steps, 'step')}"
+        return f"{counted(self.fine, 'rule')} over {watched}{counted(steps, 'step')}"
 
     @property
     def others(self) -> str:
@@ -221,14 +222,10 @@ def _why_not(rules: Sequence[RuleStatus], state: RunState, problem: str, *, has_
         return "no rule was asked", True
     without_word = [rule for rule in rules if rule.state is RuleState.NOT_ENOUGH_DATA and rule.verdict is None]
     if cut_off := sum(rule.judged_through >= 0 or not has_answer for rule in without_word):
-        unanswered = f"{_count(cut_off, 'rule')} gave no answer at its end"
+        unanswered = f"{counted(cut_off, 'rule')} gave no answer at its end"
         return "what judged it was killed" if state is RunState.LOST else unanswered, True
     if has_answer:
         return "", False
     if any(rule.judged_through >= 0 for rule in rules):
         return "too little data for every rule that applies", False
     return "no step so far" if state in _GROWING else "it ended before a step that a rule can judge", False
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -10,6 +10,7 @@ import click
 from trackside.cli.terminal.failure import FINDINGS
 from trackside.cli.terminal.options import wants_color
 from trackside.cli.terminal.rows import print_json
+from trackside.contracts.english import size_of
 
 if TYPE_CHECKING:
     from trackside.local.run_removal import RunToRemove
@@ -28,7 +29,7 @@ def remove_runs(runs: Sequence[RunToRemove], *, is_agreed: bool, is_rehearsal: b
     """
     from trackside.local.run_removal import remove
 
-    total = f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {shown_size(sum(run.size_bytes for run in runs))}"
+    total = f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {size_of(sum(run.size_bytes for run in runs))}"
     if output == "table":
         _print(runs)
     if not runs:
@@ -46,16 +47,6 @@ def remove_runs(runs: Sequence[RunToRemove], *, is_agreed: bool, is_rehearsal: b
         print_json({"removed": not is_rehearsal, "runs": [_plain(run) for run in runs]})
 
 
-def shown_size(size_bytes: int) -> str:
-    """Return a number of bytes for people."""
-    size = float(size_bytes)
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
-
-
 def _agrees(total: str) -> bool:
     try:
         return click.confirm(f"Remove {total}, for good?", err=True)
@@ -66,7 +57,7 @@ def _agrees(total: str) -> bool:
 def _print(runs: Sequence[RunToRemove]) -> None:
     from trackside.cli.terminal.rows import print_table
 
-    rows = [(run.folder.name, run.state.value, _age(run.age_seconds), shown_size(run.size_bytes)) for run in runs]
+    rows = [(run.folder.name, run.state.value, _age(run.age_seconds), size_of(run.size_bytes)) for run in runs]
     if rows:
         print_table(("run", "state", "age", "size"), rows, color=wants_color())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import IO
 
 from trackside.cli.terminal.text import printable
-from trackside.cli.terminal.views.run_summary import count_of
+from trackside.contracts.english import counted
 from trackside.local.run_now import RunNow
 
 _SAVE, _RESTORE = "\x1b[22;0t", "\x1b[23;0t"  # a stack of titles, as xterm has it; others ignore both
@@ -52,7 +52,7 @@ def title_of(now: RunNow) -> str:
         now: The state of the run.
     """
     if now.steps is None:
-        return f"nothing captured yet, {count_of(now.rules, 'rule')} - trackside"
+        return f"nothing captured yet, {counted(now.rules, 'rule')} - trackside"
     loss = "" if now.loss is None else f", loss {now.loss:.4g}"
-    problems = f", {count_of(now.problems, 'problem')}" if now.problems else ""
-    return f"step {now.steps:,}{loss}, {count_of(now.rules, 'rule')}{problems} - trackside"
+    problems = f", {counted(now.problems, 'problem')}" if now.problems else ""
+    return f"step {now.steps:,}{loss}, {counted(now.rules, 'rule')}{problems} - trackside"

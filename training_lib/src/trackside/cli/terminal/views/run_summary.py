@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trackside.cli.terminal.severity import symbol_of
+from trackside.contracts.english import counted
 from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup, issue_groups
 from trackside.contracts.verdict import Severity
@@ -82,17 +83,12 @@ def problem_line(group: IssueGroup, *, ascii_only: bool) -> str:
     return f"{symbol} {lead.configuration_name}: {lead.severity.value}, since step {lead.shown_since}{also}"
 
 
-def count_of(number: int, word: str) -> str:
-    """Return `1 rule`, `1,840 steps`."""
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
 def _headline(result: LocalRunResult, groups: list[IssueGroup], *, ascii_only: bool) -> str:
     judged, steps = result.judged, result.training_steps
     ending = "" if result.stopped_for or result.was_stopped else ending_of(result.status)
     before = f" before {ending}" if ending else ""
     if groups and judged.is_judged:
-        return f"{count_of(len(groups), 'problem')}{before}; {judged.counts(steps)} found nothing"
+        return f"{counted(len(groups), 'problem')}{before}; {judged.counts(steps)} found nothing"
     return f"{_mark(judged.is_well, ascii_only=ascii_only)} {judged.headline(steps, before=before)}"
 
 

@@ -18,8 +18,9 @@ from trackside.cli.terminal.layout import beside
 from trackside.cli.terminal.status_title import StatusTitle
 from trackside.cli.terminal.views.card import VerdictCard
 from trackside.cli.terminal.views.rule_lines import rule_lines
-from trackside.cli.terminal.views.run_summary import count_of, problem_line, summary_lines
+from trackside.cli.terminal.views.run_summary import problem_line, summary_lines
 from trackside.contracts.cause import EXPLANATIONS, Cause
+from trackside.contracts.english import counted
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.verdict import Severity
 from trackside.local.run import LocalRunResult
@@ -122,7 +123,7 @@ class RunView:
         if self._verbosity is Verbosity.VERBOSE and not result.capture_problem:
             self._print(*rule_lines(self._console, result.rules))
             self.note(
-                f"{count_of(len(result.steps), 'step')} with saved tensors; more: trackside doctor {_name(folder)}"
+                f"{counted(len(result.steps), 'step')} with saved tensors; more: trackside doctor {_name(folder)}"
             )
         if self._verbosity is Verbosity.QUIET and _is_healthy(result):
             return
