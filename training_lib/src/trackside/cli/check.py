@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trackside.cli.terminal.options import format_option, is_quiet, quiet_option, shared_options, wants_color
+from trackside.cli.terminal.rows import print_json
 from trackside.cli.terminal.views.run_cards import FAIL_ON
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import built_in_catalogue
@@ -23,8 +23,6 @@ from trackside.contracts.verdict import Severity
 if TYPE_CHECKING:
     from trackside.local.check import CheckResult
     from trackside.local.run import LocalRun
-
-SCHEMA_VERSION = 1
 
 
 @click.command("check", context_settings={"allow_interspersed_args": False})
@@ -135,7 +133,7 @@ def command(
         report = junit_report(result.answers, result.issues, failing=result.failing, not_judged=result.not_judged)
         junit.write_text(report, encoding="utf-8")
     if output == "json":
-        click.echo(json.dumps(_document(result), indent=2))
+        print_json(_document(result))
     elif output == "github":
         click.echo(_annotations(result), nl=False)
     else:
@@ -177,7 +175,6 @@ def _document(result: CheckResult) -> dict[str, object]:
     from trackside.runs.run_document import verdict_document
 
     return {
-        "schema_version": SCHEMA_VERSION,
         "run": str(result.run.folder),
         "steps": result.steps,
         "exit_code": result.exit_code,

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from trackside.cli.terminal.failure import FINDINGS, NOT_JUDGED
 from trackside.cli.terminal.options import format_option, shared_options
 from trackside.cli.terminal.reports import REPORTS, report_text
+from trackside.cli.terminal.rows import print_json, print_json_lines
 from trackside.cli.terminal.views.run_cards import FAIL_ON, print_cards
 from trackside.runs.run_document import run_document, verdict_document
-
-SCHEMA_VERSION = 1
 
 
 @click.command("findings")
@@ -43,10 +40,9 @@ def command(run: str, output: str, fail_on: str) -> None:
 
     recorded = read_run(find_run(run))
     if output == "json":
-        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **run_document(recorded)}, indent=2))
+        print_json(run_document(recorded))
     elif output == "jsonl":
-        for verdict in recorded.verdicts:
-            click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **verdict_document(verdict)}))
+        print_json_lines(map(verdict_document, recorded.verdicts))
     elif output in REPORTS:
         click.echo(report_text(recorded, output), nl=False)
     else:

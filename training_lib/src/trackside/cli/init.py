@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from trackside.cli.terminal.options import format_option, shared_options
-
-SCHEMA_VERSION = 1
+from trackside.cli.terminal.rows import print_json
 
 
 @click.command("init")
@@ -43,7 +41,7 @@ def command(*, agents: bool, skills: str, folder: Path | None, output: str) -> N
     written = write_for_agents(folder or Path(), skills=skills)
     if output == "json":
         files = [{"path": each.path, "outcome": each.outcome.value, "reason": each.reason} for each in written]
-        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "files": files}, indent=2))
+        print_json({"files": files})
         return
     for each in written:
         reason = f" ({each.reason})" if each.reason else ""

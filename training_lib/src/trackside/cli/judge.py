@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import click
 from trackside.cli.terminal.chosen_rules import RuleOptions, recorded_rules, rule_options
 from trackside.cli.terminal.failure import FINDINGS, RULE_CRASHED
 from trackside.cli.terminal.options import format_option, is_quiet, quiet_option, shared_options, wants_color
+from trackside.cli.terminal.rows import print_json
 from trackside.cli.terminal.views.run_cards import FAIL_ON
 from trackside.contracts.english import counted
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from trackside.imported.finding import Growing, LeftOut
     from trackside.local.judged_log import JudgedLog
 
-SCHEMA_VERSION = 1
 MOST_NAMED = 5
 FOLLOW_SECONDS, SHARE_OF_TIME = 2.0, 0.1
 
@@ -285,8 +284,7 @@ def _print_json(found: Sequence[JudgedLog], left_out: LeftOut) -> None:
     from trackside.runs.run_document import run_document
 
     runs = [{**run_document(judged.recorded), "log": log_document(judged)} for judged in found]
-    document = {"schema_version": SCHEMA_VERSION, "runs": runs, "without_loss": list(left_out.without_loss)}
-    click.echo(json.dumps(document, indent=2))
+    print_json({"runs": runs, "without_loss": list(left_out.without_loss)})
 
 
 def _exit_code(found: Iterable[JudgedLog], *, fail_on: str) -> int:

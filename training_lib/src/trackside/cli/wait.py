@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from trackside.cli.terminal.failure import ENDED_BADLY, FINDINGS, NOT_JUDGED, TIME_IS_OVER
 from trackside.cli.terminal.options import format_option, shared_options
+from trackside.cli.terminal.rows import print_json
 from trackside.contracts.verdict import Severity
 
 if TYPE_CHECKING:
     from trackside.runs.run_waiting import Waited
-
-SCHEMA_VERSION = 1
 
 
 @click.command("wait")
@@ -74,7 +72,9 @@ def command(*, run: str, until: str, seconds: float, severity: str, since: int, 
     if waited.recorded is None:
         find_run(run)  # which explains what is missing
     if output == "json":
-        click.echo(json.dumps(_document(waited), indent=2))
+        from trackside.runs.run_document import waited_document
+
+        print_json(waited_document(waited))
     else:
         _print(waited)
     click.get_current_context().exit(_exit_code(waited))
@@ -90,12 +90,6 @@ def _exit_code(waited: Waited) -> int:
     if not waited.ended_well:
         return ENDED_BADLY
     return 0 if waited.recorded.judged.is_judged else NOT_JUDGED
-
-
-def _document(waited: Waited) -> dict[str, Any]:
-    from trackside.runs.run_document import waited_document
-
-    return {"schema_version": SCHEMA_VERSION, **waited_document(waited)}
 
 
 def _print(waited: Waited) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import click
 from trackside.cli.rules.run import command as run_rules
 from trackside.cli.rules.test import command as test_rules
 from trackside.cli.terminal.options import format_option, shared_options, wants_color
+from trackside.cli.terminal.rows import print_json, print_json_lines
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.rule_catalogue import LifeCycle, RuleDescription, built_in_catalogue
 from trackside.contracts.rule_request import CustomRule
@@ -19,7 +19,6 @@ from trackside.contracts.rule_request import CustomRule
 if TYPE_CHECKING:
     from rich.text import Text
 
-SCHEMA_VERSION = 1
 
 _SUMMARY_INDENT = 7  # below the rule's name, behind its code
 
@@ -67,10 +66,9 @@ def list_rules(output: str) -> None:
     """
     rules = list(built_in_catalogue().rules.values())
     if output == "json":
-        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "rules": [_plain(rule) for rule in rules]}, indent=2))
+        print_json({"rules": [_plain(rule) for rule in rules]})
     elif output == "jsonl":
-        for rule in rules:
-            click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(rule)}))
+        print_json_lines(map(_plain, rules))
     else:
         _print_list(rules)
 
@@ -92,7 +90,7 @@ def show_rule(rule: str, output: str) -> None:
     """
     described = _describe(rule)
     if output == "json":
-        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(described)}, indent=2))
+        print_json(_plain(described))
     else:
         _print_rule(described, requested_as=rule if ".py:" in rule else described.rule_id)
 

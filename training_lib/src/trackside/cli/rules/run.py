@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,13 +11,12 @@ import click
 from trackside.cli.terminal.chosen_rules import RuleOptions, recorded_rules, rule_options
 from trackside.cli.terminal.failure import FINDINGS, RULE_CRASHED
 from trackside.cli.terminal.options import format_option, quiet_option, shared_options
+from trackside.cli.terminal.rows import print_json, print_json_lines
 from trackside.cli.terminal.views.run_cards import FAIL_ON, print_cards
 from trackside.runs.run_document import run_document, verdict_document
 
 if TYPE_CHECKING:
     from trackside.runs.judged_now import JudgedRun
-
-SCHEMA_VERSION = 1
 
 
 @click.command("run")
@@ -72,13 +70,11 @@ def command(
 
 def _show(judged: Sequence[JudgedRun], *, output: str) -> None:
     if output == "json":
-        documents = [run_document(run.recorded) for run in judged]
-        click.echo(json.dumps({"schema_version": SCHEMA_VERSION, "runs": documents}, indent=2))
+        print_json({"runs": [run_document(run.recorded) for run in judged]})
         return
     for number, run in enumerate(judged):
         if output == "jsonl":
-            for verdict in run.recorded.verdicts:
-                click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **verdict_document(verdict)}))
+            print_json_lines(map(verdict_document, run.recorded.verdicts))
             continue
         if number:
             click.echo()

@@ -12,13 +12,12 @@ import click
 from trackside.cli.terminal.chosen_rules import RuleOptions, recorded_rules, rule_options
 from trackside.cli.terminal.failure import RULE_CRASHED
 from trackside.cli.terminal.options import format_option, quiet_option, shared_options, wants_color
+from trackside.cli.terminal.rows import print_json, print_json_lines
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.verdict import Outcome
 
 if TYPE_CHECKING:
     from trackside.evaluation.backtest import Backtest
-
-SCHEMA_VERSION = 1
 
 
 @click.command("test")
@@ -55,12 +54,9 @@ def command(
         with shown_waiting(f"judging {run}"):
             tested.append((run, judge_now(uri, configurations, clock=time.time).found))
     if output == "json":
-        click.echo(
-            json.dumps({"schema_version": SCHEMA_VERSION, "runs": [_plain(run, b) for run, b in tested]}, indent=2)
-        )
+        print_json({"runs": [_plain(run, b) for run, b in tested]})
     elif output == "jsonl":
-        for run, found in tested:
-            click.echo(json.dumps({"schema_version": SCHEMA_VERSION, **_plain(run, found)}))
+        print_json_lines(_plain(run, found) for run, found in tested)
     else:
         _print_table(tested, configurations)
     if any(backtest.crashed for _, backtest in tested):
