@@ -82,7 +82,7 @@ def command(
     """
     has_filter, steps = bool(filters.regex or filters.collection), filters.steps
     _check_options(tensor, step=step, steps=steps, npy=npy, output=output, has_filter=has_filter)
-    wanted = replace(filters, steps=steps or _text(step))
+    wanted = replace(filters, steps=steps or (None if step is None else str(step)))
     trial = open_run(run)
     if tensor is not None:
         numbers = _numbers(trial, [wanted.tensor(trial, tensor)])
@@ -117,10 +117,6 @@ def _check_options(
         raise click.UsageError("A TENSOR that is named needs no --regex and no --collection.")
     if npy is not None and (tensor is None or output != "table"):
         raise click.UsageError("--npy writes one TENSOR, and nothing else: name it, and leave --format out.")
-
-
-def _text(step: int | None) -> str | None:
-    return None if step is None else str(step)
 
 
 def _selected(trial: Trial, tensor: str, wanted: Filters) -> TensorSeries:

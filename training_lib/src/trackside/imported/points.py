@@ -59,7 +59,7 @@ class Gathering:
         self._counts, self._most = counts, most
         self._raw: list[Points] = []
         self._raw_count = 0
-        self._kept = _empty()
+        self._kept = points_of([], [])
         self._loose: tuple[list[int], list[float], list[float]] = ([], [], [])
 
     def __len__(self) -> int:
@@ -171,7 +171,3 @@ def joined(parts: Sequence[Points], each: int = 1) -> Points:
         np.concatenate([part.times for part in parts]),
         each,
     )
-
-
-def _empty() -> Points:
-    return points_of([], [])

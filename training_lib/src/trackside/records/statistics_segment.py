@@ -169,7 +169,7 @@ def encode_rows(
     rows["step"], rows["mode_step"], rows["wall_time"], rows["mode"] = steps, mode_steps, wall_times, modes
     with np.errstate(all="ignore"):  # what does not fit has been seen to, and the script's own settings are its own
         for number, (kind, places) in enumerate(schema._runs):
-            rows[f"run{number}"] = _stored(kind, values[:, _span(places)])
+            rows[f"run{number}"] = _stored(kind, values[:, slice(places[0], places[-1] + 1)])
     if schema._bits:
         bits = np.nan_to_num(values[:, schema._bits], nan=0.0) != 0
         rows["bits"] = np.packbits(bits, axis=1, bitorder="little")
@@ -290,10 +290,6 @@ def _bit(packed: NDArray[np.uint8], nth: int) -> NDArray[np.bool_]:
 def _of_bfloat16(upper: NDArray[np.uint16]) -> NDArray[np.float64]:
     with np.errstate(invalid="ignore"):
         return (upper.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-
-
-def _span(places: list[int]) -> slice:
-    return slice(places[0], places[-1] + 1)
 
 
 def _holes(

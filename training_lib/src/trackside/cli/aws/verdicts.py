@@ -13,7 +13,7 @@ from trackside.cli.terminal.table_option import shown_moment, table_option
 if TYPE_CHECKING:
     from trackside.cloud.run_table import KnownJob
     from trackside.contracts.deployment.run_table import RuleRecord
-    from trackside.contracts.deployment.stop_record import DecisionRecord, VetoRecord
+    from trackside.contracts.deployment.stop_record import DecisionRecord
     from trackside.contracts.event import RuleEvaluation
 
 
@@ -56,7 +56,7 @@ def _plain(known: KnownJob) -> dict[str, Any]:
         ],
         "history": [_plain_evaluation(record.evaluation) for record in known.history],
         "decisions": [_plain_decision(decision) for decision in known.decisions],
-        "veto": _plain_veto(known.veto) if known.veto else None,
+        "veto": {"by": known.veto.by, "reason": known.veto.reason, "at": known.veto.at} if known.veto else None,
     }
 
 
@@ -93,10 +93,6 @@ def _plain_decision(decision: DecisionRecord) -> dict[str, Any]:
         "instances": saved.instances,
         "most_money_spared": saved.most_money,
     }
-
-
-def _plain_veto(veto: VetoRecord) -> dict[str, Any]:
-    return {"by": veto.by, "reason": veto.reason, "at": veto.at}
 
 
 def _print(known: KnownJob, *, with_history: bool) -> None:

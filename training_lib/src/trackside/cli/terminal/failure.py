@@ -143,10 +143,6 @@ def _fitted(line: str, where: TextIO) -> Iterator[str]:
     )
 
 
-def _first_word(text: str) -> str:
-    return text.partition(" ")[0]
-
-
 def _configuration_lines(error: ConfigurationError) -> list[str]:
     heading = str(error).partition("\n")[0]
     if len(error.problems) == 1:
@@ -154,7 +150,7 @@ def _configuration_lines(error: ConfigurationError) -> list[str]:
         subject = heading.removesuffix(" has 1 problem:")
         advice = f"  Try: {problem.fix or _ADVICE[USAGE]}"
         if (
-            _first_word(problem.what) in _VERBS and problem.where not in _WHOLE
+            problem.what.partition(" ")[0] in _VERBS and problem.where not in _WHOLE
         ):  # then the place is the subject of the sentence
             return [f"Error: {problem.where} {problem.what}", f"  Where: {subject}", advice]
         return [f"Error: {subject}: {problem.what}", f"  Where: {problem.where}", advice]

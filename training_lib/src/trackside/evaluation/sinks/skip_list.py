@@ -57,7 +57,7 @@ class SkipListSink:
             for verdict in concerned:
                 self._note(verdict, entries)
             named = {n for e in entries for n in range(e[FIRST], e[LAST] + 1)}
-            known = self._known()
+            known = {number for number in self._read(SKIP_LIST_KEY) if type(number) is int}
             if not named <= known:
                 self._store.put(SKIP_LIST_KEY, json.dumps(sorted(known | named), indent=4).encode())
             if json.dumps(entries) != before:
@@ -113,9 +113,6 @@ class SkipListSink:
     def _entries(self) -> list[Entry]:
         listed = self._read(RESCUE_KEY)
         return [e for e in listed if isinstance(e, dict) and {"rule", "loss", "since_step", FIRST, LAST} <= e.keys()]
-
-    def _known(self) -> set[int]:
-        return {number for number in self._read(SKIP_LIST_KEY) if type(number) is int}
 
     def _read(self, key: str) -> list[Any]:
         try:

@@ -87,7 +87,7 @@ class ReplicasDiffer(Rule):
 
     def _judge(self, window: Window, name: str) -> Finding | None:
         columns = window.statistic(name, "l2", mode=None)
-        if len(columns) < 2 or _is_sharded(window, name):
+        if len(columns) < 2 or window.statistic(name, "is_sharded", last=1, mode=None):
             return None
         steps, norms = norms_by_step(columns)
         if len(steps) < 3:
@@ -115,7 +115,3 @@ def _with_copies(window: Window, names: tuple[str, ...]) -> list[str]:
     panels = window.newest(names, "l2", last=1, mode=None)
     copies = Counter(name for panel in panels for name in panel.tensors)
     return [name for name in names if copies[name] > 1]
-
-
-def _is_sharded(window: Window, name: str) -> bool:
-    return bool(window.statistic(name, "is_sharded", last=1, mode=None))

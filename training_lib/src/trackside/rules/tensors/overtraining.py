@@ -94,7 +94,7 @@ class Overtraining(Rule):
             rest = self._rest(window, trained)
             if rest is not None and not any(
                 self._still_improves(evaluated, trained, window.rests(trained.worker))
-                for evaluated in _evaluated(window)
+                for evaluated in window.columns("losses", "mean", mode="EVAL")
             ):
                 found.append(self._finding(window, trained, rest))
         return found
@@ -186,7 +186,3 @@ def by_evaluation(evaluated: Column, trained: Column, rests: Rests) -> Losses:
     if not starts.size:
         return np.empty(0)
     return np.asarray(np.add.reduceat(losses, starts) / np.diff(starts, append=len(losses)), np.float64)
-
-
-def _evaluated(window: Window) -> tuple[Column, ...]:
-    return window.columns("losses", "mean", mode="EVAL")

@@ -156,11 +156,8 @@ class ModelFactsSource:
     def _look_if_due(self) -> None:
         if self.steps < FIRST_LOOKS or self.steps >= self._next_look:
             self.is_looking = True
-            between = self._steps_between()
+            between = self._interval if self.steps < OFTEN_UNTIL else SELDOM * self._interval
             self._next_look = (self.steps // between + 1) * between
-
-    def _steps_between(self) -> int:
-        return self._interval if self.steps < OFTEN_UNTIL else SELDOM * self._interval
 
     def wants_loss(self, name: str) -> bool:
         """Return True if this loss is looked at: each loss of the first step, later only the first of a name."""

@@ -77,7 +77,7 @@ def first_parameter_of(module: nn.Module) -> nn.Parameter | None:
     """
     with suppress(Exception):
         found = next(iter(module.parameters()), None)
-        if found is None or _is_tensor(found):
+        if found is None or isinstance(found, torch.Tensor):
             return found
     return next((parameter for _, parameter in _tensors_in(module, "_parameters", every_name=False)), None)
 
@@ -168,10 +168,6 @@ def _first_answer(
             if all(isinstance(name, str) and isinstance(each, of) for name, each in found):
                 return found
     return None
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _is_overridden(module: nn.Module, name: str) -> bool:

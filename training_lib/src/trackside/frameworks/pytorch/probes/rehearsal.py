@@ -234,7 +234,7 @@ def answer_all(
         answered: Called with all answers so far, after each.
     """
     answers: list[Answer] = []
-    lacks = subject.lacks or _within(subject, lambda: _not_rebuilt(subject))
+    lacks = subject.lacks or _within(subject, lambda: "" if subject.is_rebuilt() else subject.lacks)
     for probe in probes:
         began = time.monotonic()
         if lacks:
@@ -272,10 +272,6 @@ def _within(subject: Subject, answer: Callable[[], str]) -> str:
         return f"a replay of its step raised {describe(error)[:300]}"
     finally:
         kept.restore()
-
-
-def _not_rebuilt(subject: Subject) -> str:
-    return "" if subject.is_rebuilt() else subject.lacks
 
 
 class _Guard(Guard):

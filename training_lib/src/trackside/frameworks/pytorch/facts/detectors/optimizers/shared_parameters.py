@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -71,7 +71,7 @@ class SharedParameters:
         gradients = {
             id(p): p.grad
             for p in _parameters(optimizer)
-            if id(p) in shared and p.grad is not None and _is_plain(p.grad)
+            if id(p) in shared and p.grad is not None and p.grad.layout == torch.strided and has_memory(p.grad)
         }
         module = called() if called is not None else None
         own = set() if module is None else set(map(id, parameters_of(module)))
@@ -121,10 +121,6 @@ class SharedParameters:
 
 def _parameters(optimizer: Optimizer) -> Iterator[torch.Tensor]:
     return (parameter for group in optimizer.param_groups for parameter in group["params"])
-
-
-def _is_plain(gradient: Any) -> bool:
-    return gradient.layout == torch.strided and has_memory(gradient)
 
 
 def _copied(gradients: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
