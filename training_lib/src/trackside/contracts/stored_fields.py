@@ -24,13 +24,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from trackside.contracts.fields import Fields, write_number
+from trackside.contracts.fields import Fields, parse_json, to_json, write_number
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", bound=Enum)
+D = TypeVar("D", bound="StoredDocument")
 Schema = dict[str, Any]
 
 REQUIRED = None  # the value of `Fields` for "no default"
@@ -169,6 +170,38 @@ def _meaning(schema: Schema) -> str:
     words = schema.get("enum") or schema.get("items", {}).get("enum", ())
     listed = f"{', '.join(f'`{word}`' for word in words)}. " if 0 < len(words) <= MOST_WORDS_IN_TABLE else ""
     return f"{listed}{schema.get('description', '')}".replace("|", "\\|")
+
+
+class StoredDocument:
+    """Base of a dataclass with declared fields that is a JSON document of its own.
+
+    document_name     its name in errors (default: that of the class)
+    document_version  version of its form, written first; None: it has none, or declares it as a field
+    """
+
+    document_name: ClassVar[str] = ""
+    document_version: ClassVar[int | None] = None
+
+    def to_json(self) -> str:
+        """Return one line of JSON."""
+        version = {} if self.document_version is None else {"version": self.document_version}
+        return to_json({**version, **document_of(self)})
+
+    @classmethod
+    def from_json(cls: type[D], text: str | bytes) -> D:
+        """Return the document in a text that `to_json` wrote. Names that a newer version added are ignored.
+
+        Args:
+            text: The JSON.
+
+        Raises:
+            ConfigurationError: The text is wrong. Lists every problem.
+        """
+        subject = cls.document_name or cls.__name__
+        fields = Fields(parse_json(text, subject=subject), where="")
+        found = record_of(cls, fields)
+        fields.finish(subject=subject)
+        return found
 
 
 def stored_fields(kind: Any) -> tuple[StoredField, ...]:

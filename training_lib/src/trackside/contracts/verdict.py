@@ -10,7 +10,7 @@ from typing import Any
 from trackside.contracts.action import Action
 from trackside.contracts.action_terms import NO_TERMS, TERMS, ActionTerms
 from trackside.contracts.cause import Sign, Suspicion
-from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.fields import Fields
 from trackside.contracts.observation import in_words
 from trackside.contracts.run.recorded_names import plain_name
 from trackside.contracts.stored_fields import (
@@ -22,6 +22,7 @@ from trackside.contracts.stored_fields import (
     TEXT,
     TEXTS,
     Kind,
+    StoredDocument,
     choice,
     choices,
     computed,
@@ -29,7 +30,6 @@ from trackside.contracts.stored_fields import (
     document_of,
     integer,
     nullable,
-    record_of,
     records,
     series,
     stored,
@@ -133,8 +133,10 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(StoredDocument):
     """The evaluator's result for one rule configuration of one run; one verdict for one cause."""
+
+    document_name = "The verdict"
 
     run: str = field(metadata=stored(TEXT, "The run's name."))
     rule_id: str = field(metadata=stored(TEXT, "The rule's id, or the class of a rule of your own.", name="rule"))
@@ -312,23 +314,3 @@ class Verdict:
         """The steps to try, best first, and at the end the way back."""
         back = (f"Go back to the last checkpoint before it: {self.way_back}",) if self.checkpoint else ()
         return (*self.what_to_do, *back)
-
-    def to_json(self) -> str:
-        """Return one line, as in `verdicts.jsonl`."""
-        return to_json(document_of(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Verdict:
-        """Return the verdict in a line of `verdicts.jsonl`. Names that a newer version added are ignored.
-
-        Args:
-            text: The line.
-
-        Raises:
-            ConfigurationError: The line is wrong. Lists every problem.
-        """
-        subject = "The verdict"
-        fields = Fields(parse_json(text, subject=subject), where="")
-        verdict = record_of(cls, fields)
-        fields.finish(subject=subject)
-        return verdict

@@ -11,9 +11,9 @@ from enum import Enum
 
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.event import TrainingJob, job_of_identity
-from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.fields import to_json
 from trackside.contracts.run_layout import ENDING_KEY, verdicts_key_of
-from trackside.contracts.stored_fields import REQUIRED, TEXT, choice, document_of, integer, record_of, stored
+from trackside.contracts.stored_fields import REQUIRED, TEXT, StoredDocument, choice, document_of, integer, stored
 
 VERSION = 1
 MOST_BYTES = 64 << 10
@@ -29,7 +29,7 @@ class EndKind(str, Enum):
 
 
 @dataclass(frozen=True)
-class EvaluatorEnding:
+class EvaluatorEnding(StoredDocument):
     """The note.
 
     job      identity of the judged training job
@@ -37,6 +37,8 @@ class EvaluatorEnding:
     kind     its result
     message  a sentence for people
     """
+
+    document_name = "The note of an evaluator"
 
     job: str = field(metadata=stored(TEXT))
     link: int = field(metadata=stored(integer(minimum=1), absent=REQUIRED))
@@ -51,15 +53,6 @@ class EvaluatorEnding:
         """Return the note as JSON, with a message that is cut."""
         document = document_of(self)
         return to_json({"version": VERSION, **document, "message": self.message[:MOST_MESSAGE_CHARACTERS]})
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> EvaluatorEnding:
-        """Return the note in a text of `to_json`. Raises `ConfigurationError`."""
-        subject = "The note of an evaluator"
-        fields = Fields(parse_json(text, subject=subject), where="")
-        ending = record_of(cls, fields)
-        fields.finish(subject=subject)
-        return ending
 
 
 def read_ending(text: bytes | None) -> EvaluatorEnding | None:

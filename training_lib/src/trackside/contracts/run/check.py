@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.stored_fields import (
     BOOLEAN,
     COUNT,
     FINITE,
     TEXT,
     TEXTS,
+    StoredDocument,
     choice,
-    document_of,
-    record_of,
     records,
     stored,
 )
@@ -59,8 +57,11 @@ class StepDigest:
 
 
 @dataclass(frozen=True)
-class ProcessReport:
+class ProcessReport(StoredDocument):
     """The report of one process of the rehearsal."""
+
+    document_name = "The report of a rehearsal"
+    document_version = VERSION
 
     worker: str = field(metadata=stored(TEXT, "Worker."))
     steps: int = field(default=0, metadata=stored(COUNT, "Optimizer steps made."))
@@ -78,16 +79,3 @@ class ProcessReport:
             COUNT, "Times that an optimizer cleared new gradients, of a process without a step.", optional=True
         ),
     )
-
-    def to_json(self) -> str:
-        """Return one line of JSON."""
-        return to_json({"version": VERSION, **document_of(self)})
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> ProcessReport:
-        """Return the report in a text of `to_json`. Errors: `ConfigurationError`."""
-        subject = "The report of a rehearsal"
-        fields = Fields(parse_json(text, subject=subject), where="")
-        report = record_of(cls, fields)
-        fields.finish(subject=subject)
-        return report

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.run.last_losses import LastLosses
-from trackside.contracts.stored_fields import COUNT, TEXT, document_of, nullable, record, record_of, stored
+from trackside.contracts.stored_fields import COUNT, TEXT, StoredDocument, nullable, record, stored
 
 
 @dataclass(frozen=True)
-class Learning:
+class Learning(StoredDocument):
     """The result of a training, apart from the verdicts of rules.
 
     level           the level of its last training losses or of held-out scores, a clause; "" if it beat a constant
@@ -23,6 +22,8 @@ class Learning:
     rested          number of training steps of the first worker that were not watched
     losses          the last losses; None if they are not known
     """
+
+    document_name = "What the run has learned"
 
     level: str = field(default="", metadata=stored(TEXT))
     zero_gradients: str = field(default="", metadata=stored(TEXT))
@@ -53,16 +54,3 @@ class Learning:
             (self.zero_gradients, "gradients of zero"),
         )
         return next((word for clause, word in words if clause), "")
-
-    def to_json(self) -> str:
-        """Return the document."""
-        return to_json(document_of(self))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Learning:
-        """Return the result of `to_json` again. Errors: `ConfigurationError`."""
-        subject = "What the run has learned"
-        fields = Fields(parse_json(text, subject=subject), where="")
-        found = record_of(cls, fields)
-        fields.finish(subject=subject)
-        return found

@@ -5,18 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trackside.contracts.fields import Fields, parse_json, to_json
-from trackside.contracts.stored_fields import (
-    BOOLEAN,
-    COUNT,
-    TEXT,
-    TEXTS,
-    choice,
-    document_of,
-    record_of,
-    records,
-    stored,
-)
+from trackside.contracts.stored_fields import BOOLEAN, COUNT, TEXT, TEXTS, StoredDocument, choice, records, stored
 
 # Rules whose issues a return can cure: the numbers of one moment broke, and not what the program does at each step.
 CURABLE_RULES = frozenset(
@@ -87,8 +76,10 @@ class RescueTry:
 
 
 @dataclass(frozen=True)
-class RescueRecord:
+class RescueRecord(StoredDocument):
     """All rescues of one training process."""
+
+    document_name = "The record of rescues"
 
     state: RescueState = field(metadata=stored(choice(RescueState), "State after the newest of them."))
     reason: str = field(default="", metadata=stored(TEXT, "Why no return was made, or no other, a clause."))
@@ -136,16 +127,3 @@ class RescueRecord:
 
     def _causes(self) -> str:
         return ", ".join(dict.fromkeys(one.cause for one in self.tries))
-
-    def to_json(self) -> str:
-        """Return the document."""
-        return to_json(document_of(self))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> RescueRecord:
-        """Return the record of `to_json` again. Errors: `ConfigurationError`."""
-        subject = "The record of rescues"
-        fields = Fields(parse_json(text, subject=subject), where="")
-        found = record_of(cls, fields)
-        fields.finish(subject=subject)
-        return found

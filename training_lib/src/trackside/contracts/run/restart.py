@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeVar
 
-from trackside.contracts.fields import Fields, parse_json, to_json
 from trackside.contracts.stored_fields import (
     BOOLEAN,
     COUNT,
@@ -21,10 +19,9 @@ from trackside.contracts.stored_fields import (
     TEXT,
     TEXTS,
     Kind,
+    StoredDocument,
     choice,
-    document_of,
     nullable,
-    record_of,
     records,
     stored,
 )
@@ -32,7 +29,6 @@ from trackside.contracts.stored_fields import (
 RESTART = "restart"
 ORDER_KEY, ENDED_PREFIX = "order.json", "ended_"
 MOST_ROWS = 1 << 17  # left out in one run: more are no matter of some batches
-T = TypeVar("T", bound="_Message")
 _ROWS = Kind(
     {"type": "array", "items": {"type": "integer"}}, lambda fields, name, absent: fields.integers(name, absent), list
 )
@@ -47,22 +43,8 @@ class Met(str, Enum):
     ENDED = "ended"
 
 
-class _Message:
-    def to_json(self) -> str:
-        """Return the document."""
-        return to_json(document_of(self))
-
-    @classmethod
-    def from_json(cls: type[T], text: str | bytes) -> T:
-        """Return the message of `to_json` again. Errors: `ConfigurationError`."""
-        fields = Fields(parse_json(text, subject=cls.__name__), where="")
-        found = record_of(cls, fields)
-        fields.finish(subject=cls.__name__)
-        return found
-
-
 @dataclass(frozen=True)
-class LeftOut(_Message):
+class LeftOut(StoredDocument):
     """Rows of one data set that are not to be trained on."""
 
     data: str = field(metadata=stored(TEXT, "The data set: its class and length, and the class of its sampler."))
@@ -70,7 +52,7 @@ class LeftOut(_Message):
 
 
 @dataclass(frozen=True)
-class Report(_Message):
+class Report(StoredDocument):
     """The newest report of a training process."""
 
     met: Met = field(metadata=stored(choice(Met), "What it met."))
@@ -89,7 +71,7 @@ class Report(_Message):
 
 
 @dataclass(frozen=True)
-class Order(_Message):
+class Order(StoredDocument):
     """The rows and batches that a process started again is to leave out, and the changes of its first steps."""
 
     resume_from: str = field(metadata=stored(TEXT, "The newest checkpoint that is good."))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trackside.contracts.fields import Fields, parse_json, to_json
-from trackside.contracts.stored_fields import COUNT, TEXT, TEXTS, document_of, record_of, stored
+from trackside.contracts.stored_fields import COUNT, TEXT, TEXTS, StoredDocument, stored
 
 VERSION = 1
 
 
 @dataclass(frozen=True)
-class UncapturedProcess:
+class UncapturedProcess(StoredDocument):
     """The signs of training in a process that has captured nothing."""
+
+    document_name = "The report of an uncaptured process"
+    document_version = VERSION
 
     program: str = field(default="", metadata=stored(TEXT, "Its script."))
     frameworks: tuple[str, ...] = field(default=(), metadata=stored(TEXTS, "Frameworks that it imported."))
@@ -23,16 +25,3 @@ class UncapturedProcess:
         default="",
         metadata=stored(TEXT, "The line of the backward pass before which weights had changed without an optimizer."),
     )
-
-    def to_json(self) -> str:
-        """Return one line of JSON."""
-        return to_json({"version": VERSION, **document_of(self)})
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> UncapturedProcess:
-        """Return the report in a text of `to_json`. Errors: `ConfigurationError`."""
-        subject = "The report of an uncaptured process"
-        fields = Fields(parse_json(text, subject=subject), where="")
-        report = record_of(cls, fields)
-        fields.finish(subject=subject)
-        return report
