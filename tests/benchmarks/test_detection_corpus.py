@@ -7,7 +7,6 @@ import math
 from collections import Counter, defaultdict
 
 import pytest
-import torch
 
 from benchmarks.detection.card import Card, Run
 from benchmarks.detection.corpus.catalogue import all_programs
@@ -34,14 +33,6 @@ SAMPLE = [
     ("wine-mlp", "nan-in-data"),
     ("wine-mlp", "weight-decay-with-wrong-sign"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @for_each({name: (program,) for name, program in PROGRAMS.items()})

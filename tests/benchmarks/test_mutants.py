@@ -43,14 +43,6 @@ Numbers = list[float]
 ROWS, CLASSES = 96, 4
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def classify(*, loss: Any = functional.cross_entropy, epochs: int = 4) -> Numbers:
     """Train as a user's script does, with every part that an operator may change. Return losses and weights."""
     inputs = torch.randn(ROWS, 8)
@@ -181,7 +173,7 @@ UNREACHED = [
 
 
 @pytest.fixture(scope="module")
-def twins(one_thread: None) -> dict[str, str]:
+def twins() -> dict[str, str]:
     """Return the numbers of each program with nothing planted and nobody looking."""
     return {program.__name__: trained(program, None)[0] for program in PROGRAMS}
 

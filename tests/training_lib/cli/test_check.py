@@ -14,11 +14,6 @@ from trackside.cli import main
 TOUCH = (sys.executable, "-c", "open('it-ran', 'w')")
 
 
-@pytest.fixture(autouse=True)
-def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def check(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["check", *arguments])
 

@@ -15,11 +15,6 @@ from trackside.contracts.verdict import NOTHING_TO_JUDGE, Severity, Verdict
 REQUEST = RuleRequest((RuleConfiguration("vanishing-gradient"), RuleConfiguration("exploding-tensor")))
 
 
-@pytest.fixture(autouse=True)
-def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def write_run(*verdicts: Verdict, has_ended: bool = True, folder: str = ".trackside/runs/a") -> None:
     run = Path(folder)
     (run / "rule-output").mkdir(parents=True)

@@ -20,8 +20,7 @@ BROKEN = SOUND + "".join(f'{{"step": {800 + 10 * k}, "loss": NaN}}\n' for k in r
 
 
 @pytest.fixture(autouse=True)
-def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _files_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     Path("logs").mkdir()
     Path("logs/sound.jsonl").write_text(SOUND)

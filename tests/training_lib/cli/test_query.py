@@ -49,11 +49,6 @@ REMARK = issue(severity=Severity.INFO)
 BACK = replace(on("w"), outcome=Outcome.CLEAN, state=State.RECOVERED, step=issue().step + 7, findings=())
 
 
-@pytest.fixture(autouse=True)
-def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
 def runs() -> None:
     """A run that was stopped for an issue, a longer one of the same command a day later, and an empty folder."""

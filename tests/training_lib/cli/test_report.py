@@ -29,11 +29,6 @@ LOSS = "CrossEntropyLoss_output_0"
 HOSTILE = "gradient/Net_</script><img src=x onerror=alert(1)>.\"'weight"
 
 
-@pytest.fixture(autouse=True)
-def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def write_run(*, verdicts: tuple[Verdict, ...] = (), steps: int = 40, broken_at: int | None = None) -> None:
     run = RunLocation(".trackside/runs/a")
     tensors = LocalStore(run.tensors)

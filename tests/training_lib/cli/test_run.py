@@ -12,11 +12,6 @@ from trackside.choosing.rule_text import parse_rule
 from trackside.cli import main
 
 
-@pytest.fixture(autouse=True)
-def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["run", *arguments])
 

@@ -6,7 +6,6 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from trackside.cli import main
@@ -21,11 +20,6 @@ REQUEST = {
         {"RuleConfigurationName": "Numbers", "RuleParameters": {"rule_to_invoke": "OverallSystemUsage"}},
     ],
 }
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def run(file: str, text: str) -> Result:

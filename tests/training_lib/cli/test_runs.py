@@ -23,11 +23,6 @@ from trackside.storage.s3 import S3Store
 from trackside.testing.fake_trial import end_run, write_tensors
 
 
-@pytest.fixture(autouse=True)
-def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def write_run(name: str, record: RunRecord) -> None:
     (RUNS / name / "rule-output").mkdir(parents=True)
     (RUNS / name / "rule-output" / "verdicts.jsonl").write_text(issue().to_json() + "\n")

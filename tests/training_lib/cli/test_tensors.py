@@ -24,11 +24,6 @@ from trackside.testing.fake_trial import end_run, write_collections, write_tenso
 WEIGHT, LOSS = "Net_fc.weight", "Loss_output_0"
 
 
-@pytest.fixture(autouse=True)
-def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def fill(store: Store, *, has_ended: bool = True) -> None:
     write_collections(store)
     for step in (0, 10, 20):

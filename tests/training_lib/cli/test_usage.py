@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner, Result
 
@@ -12,8 +10,7 @@ from trackside.cli import main
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _files_here(monkeypatch: pytest.MonkeyPatch) -> None:
     write_run("20261122-train", [1.0])
 
 

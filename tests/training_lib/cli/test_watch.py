@@ -21,11 +21,6 @@ LOSS, RATE = "CrossEntropyLoss_output_0", "hyperparameters/Adam/group_0/lr"
 REQUEST = RuleRequest((RuleConfiguration("vanishing-gradient"),))
 
 
-@pytest.fixture(autouse=True)
-def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def write_run(name: str = "a", *, steps: int = 40, ended: bool = True, last_loss: float = 0.5) -> Path:
     """A run whose loss, learning rate and two gradients are recorded at every step, one step a second."""
     run = RunLocation(f".trackside/runs/{name}")

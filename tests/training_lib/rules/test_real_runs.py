@@ -26,15 +26,6 @@ LEAST_ACCURACY = 0.9  # of a clean run, on its training data
 Optimizer = Callable[..., torch.optim.Optimizer]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Two test processes share two cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def perceptron(depth: int, activation: type[nn.Module], *, normalise: bool = False) -> nn.Module:
     """Return `depth` linear layers, with the activation between them."""
     layers: list[nn.Module] = []

@@ -35,8 +35,7 @@ CRASHES = "        raise KeyError('oh')\n"
 
 
 @pytest.fixture(autouse=True)
-def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _files_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     Path("mine.py").write_text(HEAD + LARGE)
     Path("crashes.py").write_text(HEAD + CRASHES)

@@ -14,11 +14,6 @@ from trackside.cli import main
 from trackside.contracts.rule_catalogue import built_in_catalogue
 
 
-@pytest.fixture(autouse=True)
-def _work_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def rules_test(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["rules", "test", *arguments])
 

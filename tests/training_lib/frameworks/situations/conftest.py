@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import trackside
 from tests.warm_python import WarmPython
@@ -99,12 +98,3 @@ def script(
         return Done(done.returncode, done.stdout, done.stderr)
 
     return run_it
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Small models gain nothing by more, and lose much on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)

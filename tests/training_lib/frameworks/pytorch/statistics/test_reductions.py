@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,6 @@ from trackside.frameworks.pytorch.statistics.reductions import ReductionSource
 from trackside.records.tfevents import TensorRecord, read_records
 
 TOKENS = tuple(FROM_MOMENTS)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def by_moments(tensors: list[torch.Tensor]) -> dict[str, float]:
