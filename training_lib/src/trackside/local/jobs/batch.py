@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from trackside.contracts.run.cluster_job import BATCH, ClusterJob
 from trackside.contracts.verdict import Verdict
 from trackside.environment import BatchEnvironment
-from trackside.local.jobs.scheduler import MOST_TEXT, JobError
+from trackside.local.jobs.scheduler import MOST_TEXT, JobDefaults, JobError
 
 
 @dataclass(frozen=True)
-class BatchJob:
+class BatchJob(JobDefaults):
     """A job of AWS Batch, seen from its container. It has no place for a verdict but the reason of its end."""
 
     job: ClusterJob
-
-    @property
-    def settings(self) -> Mapping[str, str]:
-        """None: a job here has variables for that."""
-        return {}
-
-    @property
-    def problem(self) -> str:
-        """None: all facts are variables."""
-        return ""
-
-    @property
-    def signals_every_process(self) -> bool:
-        """The first process of a container is signalled."""
-        return False
 
     def report(self, verdict: Verdict, run: Path) -> None:
         """Leave the job as it is."""
@@ -48,10 +33,6 @@ class BatchJob:
             client.terminate_job(jobId=self.job.id, reason=f"trackside: {reason}"[:MOST_TEXT])
         except Exception as error:  # botocore has no one class of errors, and its settings have errors of their own
             raise JobError(f"AWS Batch did not terminate {self.job.id}: {' '.join(str(error).split())}") from error
-
-    def signal_tasks(self, name: str, tasks: Sequence[int]) -> bool:
-        """Return False: the processes of a container are below this one."""
-        return False
 
 
 def batch_job(environ: Mapping[str, str]) -> BatchJob | None:

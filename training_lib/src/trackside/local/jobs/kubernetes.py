@@ -6,7 +6,7 @@ Nothing is installed in the cluster but a Role (examples/kubernetes): the pod ac
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +19,7 @@ from trackside.contracts.verdict import Verdict
 from trackside.environment import KubernetesEnvironment
 from trackside.local.jobs.kubernetes_api import STRATEGIC_PATCH, ClusterApi
 from trackside.local.jobs.owners import Owner, owners_of, suspend_top
-from trackside.local.jobs.scheduler import JobError, sentence_of
+from trackside.local.jobs.scheduler import JobDefaults, JobError, sentence_of
 
 PREFIX = "trackside/"  # of the annotations that are settings
 CONDITION = "trackside/IssueFound"
@@ -28,7 +28,7 @@ FOUND, STOPPED = "IssueFound", "TrainingStopped"
 
 
 @dataclass(frozen=True)
-class PodJob:
+class PodJob(JobDefaults):
     """A pod, seen from a process in it.
 
     pod        the pod as the server has it; None if it could not be read
@@ -77,11 +77,6 @@ class PodJob:
         """Why the pod's settings are unknown; "" for a pod that was never given the right to read them."""
         return "" if self.refusal is None or self.refusal.is_forbidden else str(self.refusal)
 
-    @property
-    def signals_every_process(self) -> bool:
-        """The first process of a container is signalled."""
-        return False
-
     def report(self, verdict: Verdict, run: Path) -> None:
         """Set a condition of the pod, and publish an event of the pod and of its job."""
         self._show(FOUND, _camel_case(verdict.rule_id), sentence_of(verdict))
@@ -93,10 +88,6 @@ class PodJob:
     def end(self, reason: str) -> None:
         """Suspend the topmost job above this pod."""
         suspend_top(self._pod(), self.namespace, self.api)
-
-    def signal_tasks(self, name: str, tasks: Sequence[int]) -> bool:
-        """Return False: the processes of a pod are below this one."""
-        return False
 
     def _show(self, reason: str, why: str, message: str) -> None:
         problems = []

@@ -37,24 +37,23 @@ class JobError(Exception):
         self.is_forbidden = is_forbidden
 
 
-class Scheduler(Protocol):
-    """A job of one scheduler, seen from within. Each method may take seconds, and runs in a thread of its own."""
-
-    @property
-    def job(self) -> ClusterJob:
-        """The job."""
+class JobDefaults(Protocol):
+    """A job that gives no settings, has no place for a verdict, and has its processes below this one."""
 
     @property
     def settings(self) -> Mapping[str, str]:
         """Settings of `trackside run` that the job gives, by their keys in a settings file."""
+        return {}
 
     @property
     def problem(self) -> str:
         """A sentence about what could not be read of the job, though it should have been; "" for nothing."""
+        return ""
 
     @property
     def signals_every_process(self) -> bool:
         """True if the scheduler sends its signals to each process of a job, not to the first alone."""
+        return False
 
     def report(self, verdict: Verdict, run: Path) -> None:
         """Write a verdict where people look at the job. Errors: `JobError`."""
@@ -75,6 +74,15 @@ class Scheduler(Protocol):
         Returns:
             False if the scheduler started none of them. Errors: `JobError`.
         """
+        return False
+
+
+class Scheduler(JobDefaults, Protocol):
+    """A job of one scheduler, seen from within. Each method may take seconds, and runs in a thread of its own."""
+
+    @property
+    def job(self) -> ClusterJob:
+        """The job."""
 
 
 def sentence_of(verdict: Verdict) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from trackside.contracts.run.cluster_job import SLURM, ClusterJob
 from trackside.contracts.verdict import Verdict
 from trackside.environment import SlurmEnvironment
-from trackside.local.jobs.scheduler import MOST_TEXT, JobError, sentence_of
+from trackside.local.jobs.scheduler import MOST_TEXT, JobDefaults, JobError, sentence_of
 from trackside.local.process_table import variables_of
 
 CALL_SECONDS = 15.0  # a controller that is down answers after minutes
@@ -24,7 +24,7 @@ _BESIDE = " | "  # between the user's own comment and ours
 
 
 @dataclass(frozen=True)
-class SlurmJob:
+class SlurmJob(JobDefaults):
     """A job of Slurm, seen from a process of it.
 
     job          its facts
@@ -37,16 +37,6 @@ class SlurmJob:
     number: str
     own_step: str
     environment: Mapping[str, str]
-
-    @property
-    def settings(self) -> Mapping[str, str]:
-        """None: a job here has variables for that."""
-        return {}
-
-    @property
-    def problem(self) -> str:
-        """None: all facts are variables."""
-        return ""
 
     @property
     def signals_every_process(self) -> bool:
