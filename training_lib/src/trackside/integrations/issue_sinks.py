@@ -31,7 +31,7 @@ def sink_of(target: str | IssueSink) -> IssueSink:
     if target not in LIVE_SINKS:
         problem = Problem("report_to", f"{target!r} is unknown.", did_you_mean(target, LIVE_SINKS))
         raise ConfigurationError([problem], subject="The callback")
-    sink: IssueSink = import_module(f"trackside.integrations.{target}").live_sink()
+    sink: IssueSink = import_module(f"trackside.integrations.{target}").Sink()
     return sink
 
 

@@ -11,6 +11,7 @@ from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Severity
 from trackside.integrations.issue_text import issue_card, issue_title, outcome_of
 from trackside.integrations.report_page import FILE_NAME, report_page
+from trackside.integrations.tracker_sink import TrackerSink
 
 LEVELS = {
     Severity.INFO: wandb.AlertLevel.INFO,
@@ -21,37 +22,20 @@ TAG = "trackside: "
 MOST_TITLE_CHARACTERS = 63  # as the documentation of `Run.alert` requires
 
 
-class WandbSink:
-    """Sends findings to a run of W&B.
+class Sink(TrackerSink):
+    """Sends findings to a run of W&B."""
 
-    Args:
-        run: The run; None for the live one of this process.
-    """
+    def live_run(self) -> Any:
+        """Return the live run of this process."""
+        return wandb.run
 
-    def __init__(self, run: Any = None) -> None:
-        self._run = run
+    def send(self, run: Any, group: IssueGroup) -> None:
+        """Send an alert."""
+        title = f"Trackside: {issue_title(group)}"[:MOST_TITLE_CHARACTERS]
+        run.alert(title, f"```\n{issue_card(group)}\n```", level=LEVELS[group.severity])
 
-    def issue(self, group: IssueGroup) -> None:
-        """Send an alert.
-
-        Args:
-            group: The problem.
-        """
-        run = self._live()
-        if run is not None:
-            title = f"Trackside: {issue_title(group)}"[:MOST_TITLE_CHARACTERS]
-            run.alert(title, f"```\n{issue_card(group)}\n```", level=LEVELS[group.severity])
-
-    def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
-        """Write the numbers and the severity of the problems into summary, config and tags; add the report.
-
-        Args:
-            groups: All problems.
-            location: Folder of the run of Trackside.
-        """
-        run = self._live()
-        if run is None:
-            return
+    def conclude(self, run: Any, groups: tuple[IssueGroup, ...], location: str) -> None:
+        """Write the numbers and the severity of the problems into summary, config and tags; add the report."""
         found = outcome_of(groups, location)
         run.summary["trackside/issues"] = found.issues
         run.summary["trackside/recovered"] = found.recovered
@@ -67,15 +51,6 @@ class WandbSink:
                 file.write(page)
             run.log_artifact(artifact)
 
-    def _live(self) -> Any:
-        self._run = self._run or wandb.run
-        return self._run
-
-
-def live_sink() -> WandbSink:
-    """Return a sink for the live run of this process, at the time of each finding."""
-    return WandbSink()
-
 
 def export_issues(groups: tuple[IssueGroup, ...], destination: str, *, run: RunLocation) -> str:
     """Write the problems of a recorded run to a run of W&B, and return the address of that run.
@@ -90,8 +65,5 @@ def export_issues(groups: tuple[IssueGroup, ...], destination: str, *, run: RunL
     if run_id:
         settings = {**settings, "id": run_id, "name": None, "resume": "allow"}
     with wandb.init(**settings) as opened:
-        sink = WandbSink(opened)
-        for group in groups:
-            sink.issue(group)
-        sink.finish(groups, run.uri)
+        Sink(opened).send_all(groups, run.uri)
         return str(opened.url or opened.path)
