@@ -84,16 +84,16 @@ def wheel_of_installed(name: str, folder: Path) -> Path:
     return path
 
 
-def download_needed(folder: Path, *, pythons: Sequence[str] = PYTHONS, platform: str = PLATFORM) -> tuple[Path, ...]:
+def download_needed(folder: Path) -> tuple[Path, ...]:
     """Download wheels of the library's dependencies with pip, for each Python of a container. Return their paths.
 
     Raises:
         ConfigurationError: pip failed; carries pip's last line.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for python in pythons:
+    for python in PYTHONS:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-        command += ["--python-version", python, "--platform", platform, "--dest", str(folder), NEEDED]
+        command += ["--python-version", python, "--platform", PLATFORM, "--dest", str(folder), NEEDED]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["pip printed nothing"])[-1]

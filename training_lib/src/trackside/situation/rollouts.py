@@ -101,13 +101,13 @@ class Course:
         newest = self.column.values[-2 * self.stretch :]
         return float(np.std(np.diff(newest)) / math.sqrt(2)) if len(newest) > 1 else 0.0
 
-    def rose(self, *, errors: float = CERTAIN) -> bool:
+    def rose(self) -> bool:
         """Return True if it is higher than at first, beyond noise."""
-        return self.now - self.first > errors * self.error_of_change
+        return self.now - self.first > CERTAIN * self.error_of_change
 
-    def fell(self, *, errors: float = CERTAIN) -> bool:
+    def fell(self) -> bool:
         """Return True if it is lower than at first, beyond noise."""
-        return self.first - self.now > errors * self.error_of_change
+        return self.first - self.now > CERTAIN * self.error_of_change
 
     def still_rises(self) -> bool:
         """Return True if it is higher than two stretches ago, beyond noise."""

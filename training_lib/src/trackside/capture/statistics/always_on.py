@@ -111,7 +111,6 @@ class AlwaysOn:
         budget: OverheadBudget | None = None,
         meter: ThreadMeter | None = None,
         clock: Callable[[], float] = time.time,
-        record_seconds: float = RECORD_SECONDS,
         samplers: Sequence[NumberSampler] = (),
     ) -> None:
         densest = Intervals(1, request.dear_interval)
@@ -124,7 +123,7 @@ class AlwaysOn:
         self._readings: list[Reading] = []
         self.numbers = StepNumbers(samplers)
         self.waiting: deque[_Step] = deque()
-        self._record_seconds, self._recorded_at = record_seconds, 0.0
+        self._recorded_at = 0.0
         self._recording = OneAtATime()
         self.steps = self._ended_alone = 0
         self._tiers = TierSchedule(request)
@@ -285,7 +284,7 @@ class AlwaysOn:
             self.budget.spend_on_rows(started)
 
     def _is_record_due(self, now: float) -> bool:
-        return not 0 <= now - self._recorded_at < self._record_seconds or len(self.waiting) >= MOST_AT_ONCE
+        return not 0 <= now - self._recorded_at < RECORD_SECONDS or len(self.waiting) >= MOST_AT_ONCE
 
     def _record_if_due(self, now: float) -> None:
         """Make rows if it is time to. Drop the oldest steps where their numbers do not come."""

@@ -16,6 +16,7 @@ from trackside.contracts.errors import ConfigurationError
 
 MOST_KEYS = 100  # API_BatchGetItem
 MOST_REASON = 1000
+RETENTION_SECONDS = 30 * 24 * 3600  # for which finished leases are kept
 _CONDITION_FAILED = "ConditionalCheckFailedException"
 _NAMES = {"#owner": "owner", "#token": "token", "#state": "state"}  # words that DynamoDB keeps for itself
 _logger = logging.getLogger(__name__)
@@ -47,12 +48,10 @@ class Leases:
     table           name of the table
     owner           name of the worker
     terms           terms of its leases
-    retention_days  time for which finished leases are kept
     """
 
-    def __init__(self, client: Any, table: str, *, owner: str, terms: LeaseTerms, retention_days: int = 30) -> None:
+    def __init__(self, client: Any, table: str, *, owner: str, terms: LeaseTerms) -> None:
         self._client, self._table, self._owner, self.terms = client, table, owner, terms
-        self._retention_seconds = retention_days * 24 * 3600
         self._complaints: set[str] = set()
 
     def free(self, *, now: float, most: int) -> list[LeaseRecord]:
@@ -135,7 +134,7 @@ class Leases:
             state=state.value,
             reason=reason[:MOST_REASON],
             now=now,
-            expires_at=int(now) + self._retention_seconds,
+            expires_at=int(now) + RETENTION_SECONDS,
         )
         return finished is not None
 

@@ -18,6 +18,7 @@ MOST_CRASHES = 5  # of one run in a row; then a person must look at it
 BACK_OFF_SECONDS = 30.0  # after a crash, and twice as long after the next
 STABLE_SECONDS = 600.0  # after this time without a crash, earlier crashes are forgotten
 TICK_SECONDS = 0.2
+REPORT_SECONDS = 60.0
 OUTAGE_SECONDS = 5.0  # until a failed request to AWS is repeated
 SILENT_SECONDS = 900.0  # longer than any step takes, and than any pause between two looks
 
@@ -102,7 +103,6 @@ class Worker:
         should_stop: Callable[[], bool],
         sleep: Callable[[float], object],
         report: Callable[[Load], object] = lambda load: None,
-        report_seconds: float = 60.0,
     ) -> None:
         """Work until `should_stop` returns True, then give every lease back.
 
@@ -111,14 +111,13 @@ class Worker:
         Args:
             should_stop: Checked in each turn.
             sleep: Waits for seconds.
-            report: Called with the load.
-            report_seconds: Time between two reports of the load.
+            report: Called with the load, once in `REPORT_SECONDS`.
         """
         next_report = self._clock()
         while not should_stop():
             self.turn()
             if self._clock() >= next_report:
-                next_report = self._clock() + report_seconds
+                next_report = self._clock() + REPORT_SECONDS
                 report(self.load)
             sleep(TICK_SECONDS)
         self._hand_back(sleep)

@@ -156,22 +156,22 @@ def described(
     )
 
 
-def bins_of(values: Sequence[Numbers], bins: int = BINS) -> Numbers:
+def bins_of(values: Sequence[Numbers]) -> Numbers:
     """Return the edges of bins from the least to the most finite value: even ones, or ones that grow away from 0."""
     finite = np.concatenate([value[np.isfinite(value)] for value in values]) if values else np.empty(0)
     if not len(finite):
-        return np.linspace(0.0, 1.0, bins + 1)
+        return np.linspace(0.0, 1.0, BINS + 1)
     low, high = float(finite.min()), float(finite.max())
     scale = max(abs(low), abs(high))
     if low == high:
-        return np.sort(low * np.linspace(0.5, 1.0, bins + 1)) if low else np.linspace(-0.5, 0.5, bins + 1)
+        return np.sort(low * np.linspace(0.5, 1.0, BINS + 1)) if low else np.linspace(-0.5, 0.5, BINS + 1)
     sizes = np.abs(finite[finite != 0]) / scale
     middle = max(float(np.median(sizes)), _SMALLEST)
     if middle * _WIDE < 1:
         ends = np.arcsinh(low / scale / middle), np.arcsinh(high / scale / middle)
-        edges = middle * np.sinh(np.linspace(ends[0], ends[1], bins + 1))
+        edges = middle * np.sinh(np.linspace(ends[0], ends[1], BINS + 1))
     else:
-        edges = np.linspace(low / scale, high / scale, bins + 1)
+        edges = np.linspace(low / scale, high / scale, BINS + 1)
     edges = np.clip(edges, -1.0, 1.0) * scale
     edges[0], edges[-1] = low, high
     return np.maximum.accumulate(np.clip(edges, low, high))

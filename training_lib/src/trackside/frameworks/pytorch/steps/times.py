@@ -90,11 +90,11 @@ class _Timing:
 
 
 class StepTimes:
-    """A source of the times of every `interval`-th step. It keeps the latest `most_rows` rows."""
+    """A source of the times of every `interval`-th step. It keeps the latest `MOST_ROWS` rows."""
 
-    def __init__(self, interval: int, *, most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, interval: int) -> None:
         self._interval = interval
-        self._timings: deque[_Timing] = deque(maxlen=most_rows)
+        self._timings: deque[_Timing] = deque(maxlen=MOST_ROWS)
         self._is_on = False
         self._step = 0
         self._epoch = time.time() - time.perf_counter()
