@@ -35,6 +35,7 @@ LARGEST: Mapping[str, str] = {
     "trackside:webhook_secret": "trackside/webhook",
     "trackside:owner_emails": "owner@example.com",
     "trackside:owner_phones": "+14155550100",
+    "trackside:resume_roles": "arn:aws:iam::123456789012:role/training",
 }
 
 
@@ -49,7 +50,7 @@ def page(permissions: Iterable[Permission]) -> str:
             "# Who may do what, and why",
             "",
             "Every statement of every policy of a deployment, with `custom_rules_from=s3://rules-bucket/approved`,",
-            "`drills=true`, `evaluator_mode=fleet`, `watch_by_environment`, `team_dashboard_host` and webhooks",
+            "`drills=true`, `evaluator_mode=fleet`, `watch_by_environment`, `team_dashboard_host`, `resume_roles` and webhooks",
             "(without them there are fewer). Things are called by the paths of their constructs; region and account,",
             "where an ARN names them, are the deployment's own. No action is `*`, but for refusals and for the",
             "account's hold on its key. With `StopTraining` among `default_actions`, stop_training may stop jobs",

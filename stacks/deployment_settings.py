@@ -30,7 +30,7 @@ MOST_COST_TAGS = 20
 MOST_VARIABLE_CHARACTERS = 2_000
 TRAVELLING = (
     ("cost_tags", "watched_jobs", "unwatched_jobs", "spoke_accounts", "vpc_subnets", "vpc_security_groups"),
-    ("instance_prices", "spoke_accounts"),
+    ("instance_prices", "spoke_accounts", "resume_roles"),
 )
 
 

@@ -87,7 +87,7 @@ def _plain_subject(text: str) -> str:
 def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) -> str:
     if is_wrong_choice(evaluation):
         return wrong_choice_body(evaluation)
-    is_to_stop = Action.STOP_TRAINING in evaluation.requested_actions(default_actions)
+    is_to_stop = any(action.unit.stops for action in evaluation.requested_actions(default_actions))
     what_follows = "it requests to stop" if is_to_stop else "goes on"
     lines = [
         f"The rule {plain(evaluation.configuration_name)} found an issue in the training job",

@@ -89,9 +89,10 @@ Decision = StopRun | Answer | FindStopper | Announce | Wait | Nothing
 
 def requested_stop(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> StopRun | Nothing:
     """Return the stop of the job that the event's ARN names, if one is requested; never of one with a similar name."""
-    refusal = reason_not_to(Action.STOP_TRAINING, evaluation, default_actions=settings.default_actions)
-    if refusal:
-        return refusal
+    stops = [action for action in Action if action.unit.stops]
+    refusals = [reason_not_to(action, evaluation, default_actions=settings.default_actions) for action in stops]
+    if all(refusals):
+        return refusals[0] or Nothing("no action stops a job.")
     match = _JOB_ARN.fullmatch(evaluation.job.arn)
     if match is None:
         return Nothing(f"{evaluation.job.arn!r} is not the ARN of a training job.", surprising=True)
@@ -107,6 +108,14 @@ def weigh(
         if decision is not None:
             return decision
     return stop
+
+
+def prohibition(evaluation: RuleEvaluation, known: Known, settings: StopTrainingSettings, *, now: float) -> str:
+    """Return why a person forbids what follows a stop, a clause; "" if nobody does."""
+    if known.dry_run:
+        return "the switch forbids stops by now"
+    vetoed = _vetoed(evaluation, known, settings, now)
+    return vetoed.reason if vetoed else ""
 
 
 def veto_minutes(evaluation: RuleEvaluation, settings: StopTrainingSettings) -> int:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from lambdas.shared.plain import ascii_only, plain
+from lambdas.stop_training.logic import SECONDS_AN_HOUR, price_of
+from lambdas.stop_training.settings import StopTrainingSettings
+from lambdas.stop_training.successor import Successor
 from trackside.contracts.event import RuleEvaluation
 
 MOST_SUBJECT_CHARACTERS = 99  # API_Publish: ASCII, fewer than 100 characters for e-mail
@@ -38,6 +44,64 @@ def over_budget(evaluation: RuleEvaluation, *, most: int) -> tuple[str, str]:
         "",
     ]
     return _subject(f"Trackside: NOT stopped, too many stops this hour: {name}"), "\n".join(body)
+
+
+def resumed(
+    evaluation: RuleEvaluation, found: Successor, described: Mapping[str, Any], settings: StopTrainingSettings
+) -> tuple[str, str]:
+    """Return (subject, body): another job goes on, from where, and what it may cost."""
+    name, order = plain(evaluation.job.name), found.order
+    body = [
+        f"The training job {name} was stopped for {plain(evaluation.configuration_name)}:",
+        f"  {plain(evaluation.details or 'the event holds no more details.')}",
+        "",
+        f"It goes on as {found.name}, number {order.number} of at most {settings.resumes_per_job}, from the checkpoint",
+        f"  {plain(found.checkpoint)}",
+        f"of step {order.checkpoint_step}. The {order.undone_steps} steps from there to step {order.at_step} are done again.",
+        "",
+        *_costs(found, described, settings),
+        "",
+        "To end it:",
+        f"  aws sagemaker stop-training-job --training-job-name {found.name}",
+        "",
+        f"Training job: {plain(evaluation.job.arn)}",
+        "",
+    ]
+    return _subject(f"Trackside: {name} goes on as {found.name}"), "\n".join(body)
+
+
+def not_resumed(evaluation: RuleEvaluation, why: str) -> tuple[str, str]:
+    """Return (subject, body): the job was stopped alone, and why."""
+    name = plain(evaluation.job.name)
+    body = [
+        f"The training job {name} was stopped for {plain(evaluation.configuration_name)}:",
+        f"  {plain(evaluation.details or 'the event holds no more details.')}",
+        "",
+        "No job goes on in its place:",
+        f"  {plain(why)}.",
+        "",
+        f"Training job: {plain(evaluation.job.arn)}",
+        "",
+    ]
+    return _subject(f"Trackside: {name} was stopped and does not go on"), "\n".join(body)
+
+
+def _costs(found: Successor, described: Mapping[str, Any], settings: StopTrainingSettings) -> Iterator[str]:
+    """Yield what the jobs before were billed, and the most that the new one may take."""
+    resources = described.get("ResourceConfig") or {}
+    count, kind = int(resources.get("InstanceCount") or 0), str(resources.get("InstanceType") or "")
+    price = price_of(kind, settings.instance_prices)
+
+    def priced(hours: float) -> str:
+        money = f", {hours * count * price:.2f} at {price:g} an hour" if price and count else ""
+        return f"{hours:.1f} h of {count} x {kind}{money}" if count else f"{hours:.1f} h"
+
+    billed = found.order.billed_seconds / SECONDS_AN_HOUR
+    most = int((described.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds") or 0) / SECONDS_AN_HOUR
+    if billed:
+        yield f"Billed so far: {priced(billed)}."
+    if most:
+        yield f"The new job may take {priced(most)} more, at most."
 
 
 def _subject(text: str) -> str:

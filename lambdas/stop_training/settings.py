@@ -26,6 +26,8 @@ class StopTrainingSettings(ActionSettings):
     spoke_accounts      other accounts in which jobs are stopped, too
     spoke_role          name of the role in them
     external_id         that the role asks for
+    resume_roles        ARNs of roles with which jobs may go on in the place of stopped ones (none: no job does)
+    resumes_per_job     such jobs in a row, at most
     """
 
     run_table: str
@@ -43,3 +45,5 @@ class StopTrainingSettings(ActionSettings):
     spoke_accounts: tuple[str, ...]
     spoke_role: str
     external_id: str
+    resume_roles: tuple[str, ...]
+    resumes_per_job: int

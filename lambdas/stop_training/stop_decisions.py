@@ -38,7 +38,9 @@ from lambdas.stop_training.logic import (
     veto_minutes,
     weigh,
 )
+from lambdas.stop_training.resume_decisions import LOOK_SECONDS, ResumeDecisions
 from lambdas.stop_training.settings import StopTrainingSettings
+from lambdas.stop_training.successor import is_to_resume
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.stop_record import DecisionRecord, Savings, StopOutcome
 from trackside.contracts.event import RuleEvaluation
@@ -84,6 +86,8 @@ class StopDecisions:
             )
         parameter, found_at = self._settings.dry_run_parameter, sent_at(self._event)
         known = read_known(evaluation.job, self._table, dry_run_parameter=parameter, found_at=found_at)
+        if is_to_resume(evaluation, known, self._settings):
+            return self._resume(evaluation, known)
         return self._carry_out(evaluation, weigh(evaluation, stop, known, self._settings, now=self._clock()), known)
 
     def _carry_out(self, evaluation: RuleEvaluation, decision: Decision, known: Known) -> Done | Nothing:
@@ -108,6 +112,13 @@ class StopDecisions:
                 MessageBody=json.dumps(self._event),
                 DelaySeconds=max(0, min(self.wait_seconds, MOST_DELAY_SECONDS)),
             )
+
+    def _resume(self, evaluation: RuleEvaluation, known: Known) -> Done | Nothing:
+        resumes = ResumeDecisions(
+            self._table, self._settings, self._context, clock=self._clock, event_id=self._event_id
+        )
+        answer = resumes.decide(evaluation, known)
+        return self._wait(answer.seconds, answer.reason) if isinstance(answer, Wait) else answer
 
     def _answer(self, evaluation: RuleEvaluation, answer: Answer) -> Nothing:
         self._record(evaluation, answer.outcome, answer.reason)
@@ -199,6 +210,9 @@ class StopDecisions:
 
     def _record_stop(self, evaluation: RuleEvaluation, known: Known) -> Done:
         name, spared = evaluation.job.name, savings(known.job, self._settings, now=self._clock())
+        if Action.RESUME_TRAINING in evaluation.requested_actions(self._settings.default_actions):
+            spared = Savings()  # not known before another job goes on, or none
+            self._wait(LOOK_SECONDS, f"Whether another job goes on in the place of {name} is decided once it has ended.")
         self._record(evaluation, StopOutcome.STOPPED, f"Stopped {name}.{_savings_sentence(spared)}", spared)
         return Done(f"Stopped {name}.")
 

@@ -9,6 +9,7 @@ from lambdas.stop_training.settings import StopTrainingSettings
 from stacks.constructs.action_reaction import ActionParts, create_reaction, let_publish
 from stacks.constructs.allow import allow
 from stacks.constructs.queue_backed_function import QueueBackedFunction, pause_milliseconds
+from stacks.constructs.resume_permission import let_resume
 from stacks.constructs.stop_permission import let_stop
 from stacks.deployment_settings import DeploymentSettings
 from stacks.spokes import spoke_role_name
@@ -46,8 +47,9 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
     switch, queue = dry_run.parameter_arn, reaction.queue.queue_arn
     allow(function, "ReadTheSwitch", ["ssm:GetParameter"], [switch], why="A person may forbid all stops.")
     allow(function, "LookAgainLater", ["sqs:SendMessage"], [queue], why="A stop waits for its veto in the queue.")
-    let_publish(function, parts, why="Announces a stop that may be vetoed.")
+    let_publish(function, parts, why="Announces a stop that may be vetoed, and a job that goes on.")
     let_stop(function, settings)
+    let_resume(function, settings)
     return reaction
 
 

@@ -16,7 +16,8 @@ from trackside.contracts.job_choice import ACTIONS_TAG, RUN_TAG
 def let_stop(principal: lambda_.Function | iam.Role, settings: DeploymentSettings) -> None:
     """Let a principal stop jobs with our tag. Jobs of SageMaker Debugger have none; a deployment may include them."""
     jobs = Stack.of(principal).format_arn(service="sagemaker", resource="training-job", resource_name="*")
-    stops_by_default = Action.STOP_TRAINING in settings.default_actions
+    stopping = [action for action in Action if action.unit.stops]
+    stops_by_default = bool({*stopping} & {*settings.default_actions})
     allow(
         principal,
         "StopTrainingJobs",
@@ -31,7 +32,7 @@ def let_stop(principal: lambda_.Function | iam.Role, settings: DeploymentSetting
             "StopJobsWhoseTagAsksForIt",
             ["sagemaker:StopTrainingJob"],
             [jobs],
-            conditions={"StringLike": {f"aws:ResourceTag/{ACTIONS_TAG}": f"*{Action.STOP_TRAINING.value}*"}},
+            conditions={"StringLike": {f"aws:ResourceTag/{ACTIONS_TAG}": [f"*{action.value}*" for action in stopping]}},
             why="Jobs of SageMaker Debugger carry no tag of a run; those that ask by this one may be stopped.",
         )
     allow(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from stacks.settings.setting import between, setting
+from stacks.settings.setting import between, each_matching, setting
 
 
 def _check_prices(value: tuple[str, ...]) -> None:
@@ -28,6 +28,9 @@ class StopSettings:
     after_findings     findings of a job that must ask for its stop
     after_rules        rules whose issue stands that must ask for it
     instance_prices    `ml.m5.large=0.12,…`, an hour, for the money that a stop spared at most
+    resume_roles       `arn:aws:iam::…:role/training,…`: roles of training jobs in whose place another job
+                       [may go on](rescue.md#in-aws), with that role; none: no job is ever created
+    resumes_per_job    jobs that may go on one after the other in the place of one (1 to 10)
     """
 
     dry_run: bool = setting(False)
@@ -39,3 +42,13 @@ class StopSettings:
     after_findings: int = setting(1, between(1, 100), key="stop_after_findings")
     after_rules: int = setting(1, between(1, 100), key="stop_after_rules")
     instance_prices: tuple[str, ...] = setting((), _check_prices)
+    resume_roles: tuple[str, ...] = setting(
+        (),
+        each_matching(
+            r"(?a:arn:aws[a-z-]*:iam::\d{12}:role/[\w+=.@/-]{1,128})",
+            "roles",
+            "arn:aws:iam::123456789012:role/training",
+            most=10,
+        ),
+    )
+    resumes_per_job: int = setting(2, between(1, 10))

@@ -155,6 +155,24 @@ class RescueEnvironment(_Settings):
 
 
 @dataclass(frozen=True)
+class ResumedJobEnvironment(_Settings):
+    """Settings of a training job that goes on in the place of a stopped one, in AWS.
+
+    TRACKSIDE_RESUMED      what it was created for (`contracts.run.resumption.Resumption`); unset: it is no such job
+    TRACKSIDE_RESUMED_RUN  address of the run of the job before
+    TRACKSIDE_RESUME_FROM  the checkpoint that is good
+    TRAINING_JOB_NAME      its name
+    TRACKSIDE_ML_ROOT      folder of the container's file contract, /opt/ml except in the local account
+    """
+
+    order: str = _text("TRACKSIDE_RESUMED")
+    earlier_run: str = _text("TRACKSIDE_RESUMED_RUN")
+    checkpoint: str = _text(RESUME_FROM)
+    job_name: str = _text("TRAINING_JOB_NAME")
+    ml_root: Path = _read(Path("/opt/ml"), lambda env: Path(env.get("TRACKSIDE_ML_ROOT") or "/opt/ml"))
+
+
+@dataclass(frozen=True)
 class EvaluatorEnvironment(_Settings):
     """Settings of an evaluator.
 
@@ -389,6 +407,16 @@ def mxnet_profiles_from_start(environ: Mapping[str, str] | None = None) -> bool:
 def inherited() -> dict[str, str]:
     """Return a copy of this process's environment, for a child process."""
     return dict(os.environ)  # noqa: TID251
+
+
+def go_on_from(checkpoint: str, order_path: str) -> None:
+    """Set what a process that was started again reads, for this process and its children.
+
+    Args:
+        checkpoint: The good one.
+        order_path: The file of what to leave out.
+    """
+    os.environ.update({RESUME_FROM: checkpoint, LEAVE_OUT: order_path})  # noqa: TID251
 
 
 def forget_run() -> None:

@@ -12,6 +12,7 @@ from trackside.contracts.action_unit import ActionUnit
 from trackside.contracts.actions import (
     notify_owner,
     publish_metric,
+    resume_training,
     stop_training,
 )
 
@@ -25,6 +26,7 @@ class Action(str, Enum):
     STOP_TRAINING = stop_training.UNIT
     NOTIFY = notify_owner.UNIT
     PUBLISH_METRIC = publish_metric.UNIT
+    RESUME_TRAINING = resume_training.UNIT
 
     def __new__(cls, unit: Any) -> Action:  # Any: type checkers also take `Action("Notify")` for this call
         """Make the member that `unit` declares."""

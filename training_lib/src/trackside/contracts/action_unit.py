@@ -34,6 +34,7 @@ class ActionUnit:
     locally      its effect in `trackside run`, for the page of actions
     terms        by name: the terms that a rule request may set
     is_default   True: carried out where nobody names an action
+    stops        True: it ends the training, so only a critical issue may ask for it, and it comes last
     """
 
     word: str
@@ -43,6 +44,7 @@ class ActionUnit:
     locally: str
     terms: Mapping[str, Term] = field(default_factory=dict)
     is_default: bool = False
+    stops: bool = False
     carried_out_by: str = ""
 
     @property

@@ -147,6 +147,16 @@ class Evidence:
         default=(), metadata=stored(series(most=MOST_EVIDENCE_POINTS), "[step, value], oldest first.", name="Series")
     )
     tensor_uri: str = field(default="", metadata=stored(TEXT, "The address of the tensor.", name="TensorUri"))
+    checkpoint: str = field(
+        default="",
+        metadata=stored(TEXT, "The last checkpoint before the issue, as in a verdict.", name="Checkpoint", optional=True),
+    )
+    checkpoint_step: int = field(
+        default=0,
+        metadata=stored(
+            COUNT, "The last step before that checkpoint was written.", name="CheckpointStep", optional=True
+        ),
+    )
 
 
 JOB = flat_record(TrainingJob)
@@ -254,6 +264,8 @@ def evaluation_of(verdict: Verdict, *, job: TrainingJob, run_uri: str, evaluatio
             statistics=lead.statistics,
             series=lead.series,
             tensor_uri=f"{run_uri}/{verdict.tensor_key}" if verdict.tensor_key else "",
+            checkpoint=verdict.checkpoint,
+            checkpoint_step=verdict.checkpoint_step,
         )
         if lead
         else Evidence(step=verdict.step, since_step=verdict.since_step)

@@ -63,7 +63,7 @@ def local_twins(actions: Iterable[Action]) -> Mapping[Action, LocalTwin]:
         ConfigurationError: `trackside run` cannot carry out one of them.
     """
     requested = frozenset(actions)
-    in_order = sorted((action for action in Action if action in requested), key=lambda one: one is Action.STOP_TRAINING)
+    in_order = sorted((action for action in Action if action in requested), key=lambda one: one.unit.stops)
     found: dict[Action, LocalTwin] = {}
     problems: list[Problem] = []
     for action in in_order:

@@ -18,4 +18,5 @@ UNIT = ActionUnit(
         AFTER_FINDINGS: Term(1, 100, "findings of this rule in the job that must ask for the stop"),
         VETO_MINUTES: Term(0, _WEEK, "minutes between the announcement and the stop; in AWS only", needs_aws=True),
     },
+    stops=True,
 )

@@ -143,11 +143,10 @@ class Ending:
 
         Only a critical issue stops a run, and an issue of severity INFO notifies nobody.
         """
-        refused = {
-            Severity.CRITICAL: (),
-            Severity.WARNING: (Action.STOP_TRAINING,),
-            Severity.INFO: (Action.STOP_TRAINING, Action.NOTIFY),
-        }[self.severity]
+        stops = tuple(action for action in Action if action.unit.stops)
+        refused = {Severity.CRITICAL: (), Severity.WARNING: stops, Severity.INFO: (*stops, Action.NOTIFY)}[
+            self.severity
+        ]
         return tuple(action for action in actions if action not in refused)
 
 

@@ -37,6 +37,8 @@ class StopOutcome(str, Enum):
     RECOVERED = "Recovered"
     ALREADY_ENDED = "AlreadyEnded"
     REFUSED = "Refused"
+    RESUMED = "Resumed"
+    NOT_RESUMED = "NotResumed"
 
     @property
     def is_final(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from trackside.contracts.stored_fields import BOOLEAN, COUNT, TEXT, TEXTS, StoredDocument, choice, records, stored
 
@@ -11,6 +12,34 @@ from trackside.contracts.stored_fields import BOOLEAN, COUNT, TEXT, TEXTS, Store
 CURABLE_RULES = frozenset(
     {"exploding-gradient", "exploding-tensor", "loss-spike", "runaway-updates", "tensor-variance"}
 )
+
+
+class Issue(NamedTuple):
+    """A critical issue that stands: its rule, and the first step of it."""
+
+    rule: str
+    since_step: int
+
+
+class Standing(NamedTuple):
+    """The critical issues that stand, without those of undone steps."""
+
+    issues: tuple[Issue, ...]
+
+    def contradicts(self, step: int) -> bool:
+        """Return True if broken numbers were found at a step, or before it."""
+        return any(one.rule in CURABLE_RULES and one.since_step <= step for one in self.issues)
+
+    def curable_since(self, step: int) -> Issue | None:
+        """Return an issue of broken numbers that began at a step, or later; None for none."""
+        return next((one for one in self.issues if one.rule in CURABLE_RULES and one.since_step >= step), None)
+
+    def incurable_before(self, step: int) -> str:
+        """Return a clause about an issue before a step that going back does not cure; "" for none."""
+        for rule, since in self.issues:
+            if rule not in CURABLE_RULES and since < step:
+                return f"{rule} stands since step {since}, which an earlier moment does not cure"
+        return ""
 
 
 class RescueState(str, Enum):

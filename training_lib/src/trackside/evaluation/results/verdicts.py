@@ -479,7 +479,7 @@ def _excess(finding: Finding) -> float:
 
 def _may(severity: Severity, action: Action) -> bool:
     """Return True if the severity allows the action: only critical issues stop a run, and INFO notifies nobody."""
-    if action is Action.STOP_TRAINING:
+    if action.unit.stops:
         return severity is Severity.CRITICAL
     return severity is not Severity.INFO or action is not Action.NOTIFY
 

@@ -5,45 +5,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.run.checkpoint import Checkpoint
-from trackside.contracts.run.rescue import CURABLE_RULES, RescueRecord, RescueState
+from trackside.contracts.run.rescue import Issue, RescueRecord, RescueState
 from trackside.contracts.run.restart import ENDED_PREFIX, ORDER_KEY, RESTART, Order, Report
 from trackside.contracts.run_layout import RESCUE, RESTARTS_KEY, RULE_OUTPUT, STANDING_ISSUES_KEY, TENSORS
 from trackside.local.run_now import steps_of, watermarks_of
 from trackside.records.checkpoints_file import checkpoint_workers, read_checkpoints
 from trackside.runs.capture_check import rule_progress
 from trackside.storage.open_store import open_store
-
-
-class Issue(NamedTuple):
-    """A critical issue that stands: its rule, and the first step of it."""
-
-    rule: str
-    since_step: int
-
-
-class Standing(NamedTuple):
-    """The critical issues that stand, without those of undone steps."""
-
-    issues: tuple[Issue, ...]
-
-    def contradicts(self, step: int) -> bool:
-        """Return True if broken numbers were found at a step, or before it."""
-        return any(one.rule in CURABLE_RULES and one.since_step <= step for one in self.issues)
-
-    def curable_since(self, step: int) -> Issue | None:
-        """Return an issue of broken numbers that began at a step, or later; None for none."""
-        return next((one for one in self.issues if one.rule in CURABLE_RULES and one.since_step >= step), None)
-
-    def incurable_before(self, step: int) -> str:
-        """Return a clause about an issue before a step that going back does not cure; "" for none."""
-        for rule, since in self.issues:
-            if rule not in CURABLE_RULES and since < step:
-                return f"{rule} stands since step {since}, which an earlier moment does not cure"
-        return ""
 
 
 class RestartFolder:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from trackside.contracts.run.checkpoint import Checkpoint
-from trackside.contracts.run.rescue import RescueRecord, RescueState, RescueTry, TryOutcome
+from trackside.contracts.run.rescue import RescueRecord, RescueState, RescueTry, Standing, TryOutcome
 from trackside.contracts.run.restart import ENDED_PREFIX, Met, Order, Report, merged
 from trackside.environment import LEAVE_OUT, RESUME_FROM, RescueEnvironment
 from trackside.local.restarting.checkpoint_choice import Choice, choose, place_aside, with_newest
-from trackside.local.restarting.restart_folder import RestartFolder, Standing
+from trackside.local.restarting.restart_folder import RestartFolder
 from trackside.local.restarting.set_aside import drop_copy, keep_copy, make_places, move_aside, place_of_copy, restore
 
 JUDGING_SECONDS = 10.0  # for which a fault waits for the rules
@@ -79,7 +79,7 @@ class Restarts:
         faults = [report for report in reports if report.met is Met.FAULT] or self._faults_of_rules()
         if faults and self._fault is None:
             self._met_at = self._monotonic()
-        self._fault = _together(faults) if faults else self._fault
+        self._fault = together(faults) if faults else self._fault
         return self._fault is not None
 
     def process_failed(self) -> None:
@@ -151,7 +151,7 @@ class Restarts:
         self._drop_copy()
         self._copy = keep_copy(choice.good, name)
         make_places(asides)
-        order = _order(fault, choice, self._folder.order(), is_again=is_again)
+        order = order_after(fault, choice, self._folder.order(), is_again=is_again)
         self._folder.give(order)
         one = RescueTry(
             fault.at_step,
@@ -233,7 +233,7 @@ def _places(choice: Choice, name: str) -> tuple[str, ...]:
     return tuple(place_aside(path, name) for path in choice.later)
 
 
-def _order(fault: Report, choice: Choice, before: Order | None, *, is_again: bool) -> Order:
+def order_after(fault: Report, choice: Choice, before: Order | None, *, is_again: bool) -> Order:
     """Return what the next process is started for: what earlier ones left out, and the batches of the fault."""
     before = before or Order(choice.good)
     is_left_out = fault.is_of_batch or is_again
@@ -254,7 +254,7 @@ def _failed(one: RescueTry) -> RescueTry:
     return dataclasses.replace(one, outcome=TryOutcome.FAILED) if one.outcome is TryOutcome.OPEN else one
 
 
-def _together(faults: Sequence[Report]) -> Report:
+def together(faults: Sequence[Report]) -> Report:
     """Return the fault of all ranks: the first one's numbers, and the rows of all."""
     first = min(faults, key=lambda report: report.first_step)
     return replace(

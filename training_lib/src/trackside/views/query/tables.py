@@ -287,7 +287,7 @@ def _finding_row(group: IssueGroup, verdict: Verdict) -> dict[str, Any]:
         "subject": lead.subject if lead else None,
         "affected": verdict.affected,
         "message": verdict.message,
-        "wants_stop": Action.STOP_TRAINING in verdict.actions,
+        "wants_stop": any(action.unit.stops for action in verdict.actions),
         "detected_at": _moment(verdict.detected_at),
     }
 

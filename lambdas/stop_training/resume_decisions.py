@@ -1,0 +1,171 @@
+"""Lets another training job go on in the place of one that a finding stopped, once, and records it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from botocore.exceptions import ClientError
+
+from lambdas.shared.clients import client, code_of, is_missing, message_of
+from lambdas.shared.decisions import Done, Nothing
+from lambdas.shared.once import once
+from lambdas.shared.pace import pace
+from lambdas.shared.run_table import RunTable
+from lambdas.stop_training import messages
+from lambdas.stop_training.job_account import account_to_enter
+from lambdas.stop_training.logic import Known, Wait, prohibition
+from lambdas.stop_training.settings import StopTrainingSettings
+from lambdas.stop_training.successor import Successor, reason_to_leave, successor_of
+from trackside.contracts.action import Action
+from trackside.contracts.deployment.stop_record import DecisionRecord, StopOutcome
+from trackside.contracts.errors import ConfigurationError
+from trackside.contracts.event import TERMINAL_JOB_STATUSES, RuleEvaluation
+from trackside.contracts.run.resumption import ORDER_VARIABLE, Resumption
+
+LOOK_SECONDS = 30  # a job ends within two minutes of its stop, and then its checkpoints are in S3
+MOST_WAIT_SECONDS = 2 * 3600
+_TAKEN, _FULL = "ResourceInUse", "ResourceLimitExceeded"
+_FINAL = frozenset({"ValidationException", "AccessDeniedException", "AccessDenied", "ResourceNotFound"})
+
+
+class ResumeDecisions:
+    """The decisions about jobs that go on, for one event.
+
+    Args:
+        table: Table of runs.
+        settings: Of this function.
+        context: Lambda's.
+        clock: Returns seconds since the epoch.
+        event_id: Of the event.
+    """
+
+    def __init__(
+        self,
+        table: RunTable,
+        settings: StopTrainingSettings,
+        context: LambdaContext,
+        *,
+        clock: Callable[[], float],
+        event_id: str,
+    ) -> None:
+        self._table, self._settings, self._context = table, settings, context
+        self._clock, self._event_id = clock, event_id
+
+    def decide(self, evaluation: RuleEvaluation, known: Known) -> Done | Nothing | Wait:
+        """Create the job that goes on, or record why none does. `Wait`: the stopped job has not ended yet.
+
+        Errors: `ClientError`; then the next delivery continues.
+        """
+        refusal = (
+            prohibition(evaluation, known, self._settings, now=self._clock())
+            or self._reason_of_another_account(evaluation)
+            or reason_to_leave(evaluation, known, self._settings)
+        )
+        if refusal:
+            return self._leave(evaluation, refusal)
+        if not self._table.claim_stop(evaluation.job, finding=evaluation.finding_id):
+            return self._leave(evaluation, "the job was stopped for another finding")
+        try:
+            described = client("sagemaker").describe_training_job(TrainingJobName=evaluation.job.name)
+        except ClientError as error:
+            if not is_missing(error):
+                raise
+            return self._leave(evaluation, "the job was deleted")
+        status = described["TrainingJobStatus"]
+        if status not in TERMINAL_JOB_STATUSES:
+            return self._wait(evaluation, known, f"it is {status}")
+        if status != "Stopped":
+            return self._leave(evaluation, f"the job {status.lower()} by itself before it was stopped")
+        found = successor_of(
+            evaluation, known, described, self._tags(evaluation), self._settings, fields=_arguments_of_a_job()
+        )
+        if isinstance(found, str):
+            return self._leave(evaluation, found)
+        try:
+            return self._once(evaluation, partial(self._start, evaluation, found, described))
+        except _FullError as error:
+            return self._wait(evaluation, known, str(error))
+        except _RefusedError as error:
+            return self._leave(evaluation, str(error))
+
+    def _start(self, evaluation: RuleEvaluation, found: Successor, described: Mapping[str, Any]) -> Done:
+        pace("resume", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)
+        try:
+            client("sagemaker").create_training_job(**found.request)
+        except ClientError as error:
+            if code_of(error) == _FULL:
+                raise _FullError(f"SageMaker has no room for {found.name}: {message_of(error)}") from error
+            if code_of(error) in _FINAL:
+                raise _RefusedError(f"SageMaker refused {found.name}: {message_of(error)}") from error
+            if code_of(error) != _TAKEN:
+                raise
+            if not self._is_ours(found):  # else an earlier attempt created it, and could not record it
+                raise _RefusedError(f"another job has the name {found.name}") from error
+        reason = f"{evaluation.job.name} goes on as {found.name}, from {found.checkpoint}."
+        self._publish(*messages.resumed(evaluation, found, described, self._settings))
+        self._record(evaluation, StopOutcome.RESUMED, reason)
+        return Done(reason)
+
+    def _is_ours(self, found: Successor) -> bool:
+        """Return True if the job of this name goes on in the place of the same job. Errors: `ClientError`."""
+        there = client("sagemaker").describe_training_job(TrainingJobName=found.name)
+        try:
+            order = Resumption.from_json((there.get("Environment") or {}).get(ORDER_VARIABLE, ""))
+        except ConfigurationError:
+            return False
+        return (order.after, order.number) == (found.order.after, found.order.number)
+
+    def _leave(self, evaluation: RuleEvaluation, why: str) -> Nothing:
+        """Record, and tell the owner, that the job was stopped alone."""
+        reason = f"{evaluation.job.name} was stopped, and no job goes on in its place: {why}."
+
+        def act() -> Done:
+            self._publish(*messages.not_resumed(evaluation, why))
+            self._record(evaluation, StopOutcome.NOT_RESUMED, reason)
+            return Done(reason)
+
+        self._once(evaluation, act, part="not resumed")
+        return Nothing(reason, surprising=True)
+
+    def _wait(self, evaluation: RuleEvaluation, known: Known, why: str) -> Nothing | Wait:
+        stops = [one.at for one in known.decisions if one.outcome is StopOutcome.STOPPED]
+        if self._clock() >= max(stops) + MOST_WAIT_SECONDS:
+            return self._leave(evaluation, f"{why}, {MOST_WAIT_SECONDS // 3600} hours after the stop")
+        return Wait(LOOK_SECONDS, f"{evaluation.job.name} goes on as another job later: {why}.")
+
+    def _reason_of_another_account(self, evaluation: RuleEvaluation) -> str:
+        function_arn = self._context.invoked_function_arn
+        account = account_to_enter(evaluation.job.arn, self._settings, function_arn=function_arn)
+        return f"jobs are created in this account only, not in {account}" if account else ""
+
+    def _tags(self, evaluation: RuleEvaluation) -> dict[str, str]:
+        pages = client("sagemaker").get_paginator("list_tags").paginate(ResourceArn=evaluation.job.arn)
+        return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
+
+    def _record(self, evaluation: RuleEvaluation, outcome: StopOutcome, reason: str) -> None:
+        record = DecisionRecord(evaluation, outcome, self._clock(), reason, self._event_id)
+        self._table.put_once(record.to_item(expires_at=self._table.expires_at))
+
+    def _once(self, evaluation: RuleEvaluation, act: Callable[[], Done | Nothing], *, part: str = "") -> Done | Nothing:
+        table = self._settings.idempotency_table
+        return once(Action.RESUME_TRAINING, evaluation, act, table=table, context=self._context, part=part)
+
+    def _publish(self, subject: str, body: str) -> None:
+        client("sns").publish(TopicArn=self._settings.topic_arn, Subject=subject, Message=body)
+
+
+class _FullError(Exception):
+    """SageMaker has no instance for the job at the moment."""
+
+
+class _RefusedError(Exception):
+    """SageMaker will not create the job at any later time either."""
+
+
+def _arguments_of_a_job() -> frozenset[str]:
+    """Return the names of CreateTrainingJob's arguments, as this runtime's boto3 knows them."""
+    model = client("sagemaker").meta.service_model.operation_model("CreateTrainingJob")
+    return frozenset(model.input_shape.members)
