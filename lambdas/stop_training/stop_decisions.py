@@ -212,7 +212,9 @@ class StopDecisions:
         name, spared = evaluation.job.name, savings(known.job, self._settings, now=self._clock())
         if Action.RESUME_TRAINING in evaluation.requested_actions(self._settings.default_actions):
             spared = Savings()  # not known before another job goes on, or none
-            self._wait(LOOK_SECONDS, f"Whether another job goes on in the place of {name} is decided once it has ended.")
+            self._wait(
+                LOOK_SECONDS, f"Whether another job goes on in the place of {name} is decided once it has ended."
+            )
         self._record(evaluation, StopOutcome.STOPPED, f"Stopped {name}.{_savings_sentence(spared)}", spared)
         return Done(f"Stopped {name}.")
 

@@ -149,7 +149,9 @@ class Evidence:
     tensor_uri: str = field(default="", metadata=stored(TEXT, "The address of the tensor.", name="TensorUri"))
     checkpoint: str = field(
         default="",
-        metadata=stored(TEXT, "The last checkpoint before the issue, as in a verdict.", name="Checkpoint", optional=True),
+        metadata=stored(
+            TEXT, "The last checkpoint before the issue, as in a verdict.", name="Checkpoint", optional=True
+        ),
     )
     checkpoint_step: int = field(
         default=0,

@@ -83,25 +83,22 @@ def _move(environment: ResumedJobEnvironment, order: Resumption, folder: Path) -
     asides = tuple(place_aside(path, environment.job_name) for path in choice.later)
     folder.mkdir(parents=True, exist_ok=True)
     _put(folder / ORDER_KEY, _left_out(environment, order, choice, folder).to_json())
-    _put(folder / LIST_KEY, _list_of(choice.good, asides, _MOVING))
+    listed = {"version": 1, "good": choice.good, "asides": asides, "aliases": choice.aliases, "state": _MOVING}
+    _put(folder / LIST_KEY, json.dumps(listed))
     move_aside(asides, good=choice.good, copy=choice.good, aliases=choice.aliases)
-    _put(folder / LIST_KEY, _list_of(choice.good, asides, _ALL_MOVED))
+    _put(folder / LIST_KEY, json.dumps(listed | {"state": _ALL_MOVED}))
 
 
 def _move_again(listed: Path) -> None:
     """Move what was moved before, if it is the same: what the script has written anew since is its own."""
     found = json.loads(listed.read_text(encoding="utf-8"))
-    for aside in found["asides"]:
-        before = place_before(aside)
-        if not os.path.lexists(before):
-            continue
-        if not os.path.lexists(aside):
-            if found["state"] == _MOVING:
-                move_aside([aside], good=found["good"], copy=found["good"], aliases=())
-        elif _is_same(Path(before), Path(aside)):
-            shutil.rmtree(before) if os.path.isdir(before) else os.unlink(before)
-    if found["state"] == _MOVING:
-        _put(listed, _list_of(found["good"], found["asides"], _ALL_MOVED))
+    for aside in map(Path, found["asides"]):
+        before = Path(place_before(str(aside)))
+        if os.path.lexists(before) and os.path.lexists(aside) and _is_same(before, aside):
+            shutil.rmtree(before) if before.is_dir() else before.unlink()
+    if found["state"] == _MOVING:  # the container before was ended in the middle
+        move_aside(found["asides"], good=found["good"], copy=found["good"], aliases=found["aliases"])
+        _put(listed, json.dumps(found | {"state": _ALL_MOVED}))
 
 
 def _left_out(environment: ResumedJobEnvironment, order: Resumption, choice: Choice, folder: Path) -> Order:
@@ -166,10 +163,6 @@ def _first_in_container(ml_root: Path) -> Iterator[bool]:
 
 def _good_in(folder: Path) -> str:
     return str(json.loads((folder / LIST_KEY).read_text(encoding="utf-8"))["good"])
-
-
-def _list_of(good: str, asides: object, state: str) -> str:
-    return json.dumps({"version": 1, "good": good, "asides": asides, "state": state})
 
 
 def _put(path: Path, text: str) -> None:
