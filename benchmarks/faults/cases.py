@@ -8,11 +8,14 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 MINUTE = 60.0
 ALL = ("StopTraining", "Notify", "PublishMetric")
+RESUME = ("ResumeTraining", "Notify")
+STOPPING = ("StopTraining", "ResumeTraining")
+LISTED_ROLE = "arn:aws:iam::123456789012:role/training"
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Reported:
     status: str = "NoIssuesFound"
     since_step: int = 0
     actions: tuple[str, ...] = ()
+    checkpoint_step: int = 0  # of the checkpoint before it; 0: none is known
 
 
 @dataclass(frozen=True)
@@ -33,9 +37,13 @@ class Case:
     `person_stops_after`: a person stops the job then, if it still runs. `lives`: how many jobs have its name, one after
     the other; each is deleted before the next is made, `LIFE_SECONDS` after it.
 
+    `role`: of the job; the deployment may create jobs with `LISTED_ROLE` only. `comes_back`: the job that goes on in
+    its place has the same issue.
+
     What must come of it, of each life: `stopped` (by us; None: by us or by a person, as either was first), `mails`
     (findings that the owner gets), `counts` (issues in the metric), `judged` (an evaluator is started), `ended` (the
-    end of its run is marked), `latest` of each rule.
+    end of its run is marked), `latest` of each rule, `resumed` (another job goes on in its place), `notes` (messages
+    about that, or about why none does).
     """
 
     kind: str
@@ -47,6 +55,10 @@ class Case:
     official: tuple[str, ...] = ()
     person_stops_after: float | None = None
     lives: int = 1
+    role: str = LISTED_ROLE
+    comes_back: bool = False
+    resumed: bool = False
+    notes: int = 0
     stopped: bool | None = False
     mails: tuple[str, ...] = ()
     counts: int = 0
@@ -63,7 +75,7 @@ class Case:
     @property
     def stop_requests(self) -> int:
         """The findings that ask for a stop, each of which is decided once."""
-        asking = {(one.rule, one.since_step) for one in self.reports if "StopTraining" in one.actions}
+        asking = {(one.rule, one.since_step) for one in self.reports if {*STOPPING} & {*one.actions}}
         return len(asking)
 
 
@@ -119,7 +131,51 @@ REUSED_CASE = Case(
     latest={"a": "IssuesFound", "b": "NoIssuesFound"},
 )
 
+SPIKE = Reported(900, "loss-spike", "IssuesFound", 40, RESUME, checkpoint_step=29)
+RESUMED_CASE = Case(
+    "another job goes on in its place",
+    LONG,
+    reports=(Reported(300, "b"), SPIKE),
+    stopped=True,
+    resumed=True,
+    notes=1,
+    mails=("loss-spike@40",),
+    latest={"loss-spike": "IssuesFound", "b": "NoIssuesFound"},
+)
+RESUME_CASES = (
+    RESUMED_CASE,
+    replace(
+        RESUMED_CASE, kind="goes on, and the job that does has the same issue: it is only stopped", comes_back=True
+    ),
+    replace(RESUMED_CASE, kind="may not go on: its role is not listed", role=f"{LISTED_ROLE}-2", resumed=False),
+    replace(
+        RESUMED_CASE,
+        kind="may not go on: the issue is none that going back cures",
+        reports=(replace(SPIKE, rule="overfit"),),
+        resumed=False,
+        mails=("overfit@40",),
+        latest={"overfit": "IssuesFound"},
+    ),
+    replace(
+        RESUMED_CASE,
+        kind="two rules ask at once that another job goes on",
+        reports=(SPIKE, replace(SPIKE, rule="exploding-gradient", since_step=42)),
+        mails=("loss-spike@40", "exploding-gradient@42"),
+        latest={"loss-spike": "IssuesFound", "exploding-gradient": "IssuesFound"},
+    ),
+    replace(
+        RESUMED_CASE,
+        kind="a person has vetoed the stop, so no other job goes on",
+        runs_seconds=SHORT,
+        is_vetoed=True,
+        stopped=False,
+        resumed=False,
+        notes=0,
+    ),
+)
+
 KINDS: Sequence[tuple[float, Case]] = (
+    *((1, case) for case in RESUME_CASES),
     (0.02, crowd_case()),
     (1, PERSON_CASE),
     (1, RACE_CASE),
@@ -253,6 +309,7 @@ def name_of(number: int, case: Case) -> str:
     return ("digits" if number % 2 else "Digits") + f"-{number}" + ("-long" if case.kind.startswith("healthy") else "")
 
 
+CHECKPOINT = "/opt/ml/checkpoints/checkpoint-30"
 CLOCKS_APART_SECONDS = (-7200.0, 0.0, 7200.0)
 
 
@@ -299,6 +356,10 @@ def verdict_event(
             "Severity": "critical",
             "Actions": list(report.actions),
             "Run": run,
-            "Evidence": {"Step": report.since_step + 1, "SinceStep": report.since_step},
+            "Evidence": {
+                "Step": report.since_step + 1,
+                "SinceStep": report.since_step,
+                **({"Checkpoint": CHECKPOINT, "CheckpointStep": before} if (before := report.checkpoint_step) else {}),
+            },
         },
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from benchmarks.faults.cases import LIFE_SECONDS, POISON, Case, count_of, draw, name_of, verdict_event
+from benchmarks.faults.cases import LIFE_SECONDS, LISTED_ROLE, POISON, Case, count_of, draw, name_of, verdict_event
 from benchmarks.faults.simulated_account import Job, SimulatedAccount
 from benchmarks.faults.wiring import Wiring
 from lambdas.stop_training.logic import REQUEST_SECONDS
@@ -23,7 +23,11 @@ LONGEST_SCRIPT_SECONDS = 5 * 3600.0
 MOST_HOURS = 60  # then what still waits is lost
 # The deployment's settings as cdk.json has them, but for what would hold stops back on purpose.
 # The pace waits for real; the clock here is none.
-SETTINGS = {"TRACKSIDE_STOPS_PER_HOUR": "0", "TRACKSIDE_PAUSE_MILLISECONDS": "0"}
+SETTINGS = {
+    "TRACKSIDE_STOPS_PER_HOUR": "0",
+    "TRACKSIDE_PAUSE_MILLISECONDS": "0",
+    "TRACKSIDE_RESUME_ROLES": LISTED_ROLE,
+}
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,14 @@ class Result:
     too_late: int
     seconds: float
     poison: int
+    resumed: int
 
 
 @dataclass
 class _Played:
     cases: dict[str, Case] = field(default_factory=dict)
     jobs: dict[str, list[Job]] = field(default_factory=dict)  # all that had the name, oldest first
+    successors: list[Job] = field(default_factory=list)  # all that functions created
     events: int = 0
 
 
@@ -72,6 +78,7 @@ def play(
     begun, spread = time.monotonic(), spread_hours * 3600
     with SimulatedAccount(wiring, faults=faults, started_at=STARTED_AT, settings=SETTINGS) as account:
         played = _schedule(account, itertools.cycle(cases) if cases else draw(faults.seed), events, spread)
+        account.when_created = partial(_go_on, account, played)
         if outage:
             _switch_off(account, faults, outage, first=STARTED_AT + spread / 3)
         redriven = 0
@@ -101,6 +108,7 @@ def play(
             too_late=len(account.done.late),
             seconds=time.monotonic() - begun,
             poison=len(account.dead_letters()),
+            resumed=len(played.successors),
         )
 
 
@@ -128,7 +136,7 @@ def _add(account: SimulatedAccount, played: _Played, case: Case, spread: float) 
     for life in range(case.lives):
         created_at = start + life * LIFE_SECONDS
         tags = {"trackside:run": f"s3://runs-bucket/{name}/{life}"} if case.is_tagged else {}
-        job = Job(name, tags, created_at, created_at + case.runs_seconds)
+        job = Job(name, tags, created_at, created_at + case.runs_seconds, role=case.role)
         played.jobs[name].append(job)
         account.at(created_at, partial(account.create_job, job))
         _schedule_job(account, played, job, case)
@@ -166,6 +174,16 @@ def _judge(account: SimulatedAccount, job: Job, case: Case) -> None:
         account.at(at, partial(account.put_event, "trackside", event))
 
 
+def _go_on(account: SimulatedAccount, played: _Played, job: Job) -> None:
+    """A job goes on in another's place; once it is judged it has the same issue, where the case says so."""
+    before = job.place_of
+    case = played.cases.get(before.name) if before else None
+    played.successors.append(job)
+    if case and case.comes_back:
+        job.ends_at = job.created_at + case.runs_seconds  # until somebody stops it
+        job.when_judged = partial(_judge, account, job, case)
+
+
 FIRST_WORD_SECONDS = 60.0
 LONG_AFTER = 50 * 3600.0  # a job that somebody stops says its end when it was stopped
 LATER_THAN_ALL = 40 * 3600.0  # the veto holds for all that is found before it
@@ -176,7 +194,10 @@ def _compare(account: SimulatedAccount, played: _Played) -> tuple[list[str], lis
     lost: list[str] = []
     twice = 0
     for name, case in played.cases.items():
-        for is_lost, sentence, excused in _differences(account, played.jobs[name], case):
+        lives = played.jobs[name]
+        after = [job for job in played.successors if job.place_of in lives]
+        found = itertools.chain(_differences(account, lives, case), _what_follows(account, lives, case, after))
+        for is_lost, sentence, excused in found:
             if excused:
                 twice += 1
             else:
@@ -217,11 +238,35 @@ def _differences(account: SimulatedAccount, lives: Sequence[Job], case: Case) ->
         yield len(latest) < len(case.latest), f"the table says {latest}", False
     decisions = account.items(arn, "decision#")
     outcomes = sorted(item["outcome"]["S"] for item in decisions)
-    final = [outcome for outcome in outcomes if outcome not in ("Stopping", "Announced", "Unconfirmed", "OverBudget")]
+    final = [outcome for outcome in outcomes if outcome not in NO_END_OF_A_STOP]
     expected = case.stop_requests * len(lives)
     if len(final) != expected or final.count("Stopped") != sum(stops):
         unknowable = len(final) == expected and any(_at_once(job, decisions) for job in lives)
         yield len(final) < expected, f"decisions {outcomes} of {sum(stops)} stops", unknowable
+
+
+NO_END_OF_A_STOP = ("Stopping", "Announced", "Unconfirmed", "OverBudget", "Resumed", "NotResumed")
+
+
+def _what_follows(
+    account: SimulatedAccount, lives: Sequence[Job], case: Case, after: Sequence[Job]
+) -> Iterator[tuple[bool, str, bool]]:
+    """As `_differences`, of the jobs that go on in the place of stopped ones."""
+    name, done = lives[0].name, account.done
+    wanted = sum(job.stops for job in lives) if case.resumed else 0
+    if len(after) != wanted:
+        yield len(after) < wanted, f"{len(after)} jobs go on in its place", False
+    more = done.notes[name] - case.notes
+    if more:
+        yield more < 0, f"told {done.notes[name]} times of what followed its stop", 0 < more <= done.repeatable[name]
+    for job in after:
+        if job.stops != int(case.comes_back):
+            yield job.stops < int(case.comes_back), f"{job.name}, which goes on, was stopped {job.stops} times", False
+        if case.comes_back and not done.notes[job.name]:
+            yield True, f"nobody was told that nothing follows {job.name}", False
+    outcomes = [item["outcome"]["S"] for item in account.items(lives[0].arn, "decision#")]
+    if outcomes.count("Resumed") != len(after):
+        yield outcomes.count("Resumed") < len(after), f"decisions {outcomes} of {len(after)} jobs that go on", False
 
 
 def _at_once(job: Job, decisions: Sequence[Mapping[str, Any]]) -> bool:

@@ -45,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wiring, failures = read_wiring(assembly()), 0
     print(
         "| seed | down for an hour | events | jobs | faults tried | deaths | redriven | stops | mails | lost | wrong"
-        " | told twice | too late | seconds |"
+        " | resumed | told twice | too late | seconds |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     for seed in options.seeds:
         for outage in ((), *(OUTAGES if options.outages else ())):
             faults = replace(DEADLY if cases else STORM, seed=seed)
@@ -59,7 +59,7 @@ def _show(outage: tuple[str, ...], result: Result, seed: int) -> int:
     print(
         f"| {seed} | {', '.join(outage) or '-'} | {result.events} | {result.jobs} | {_tried(result)} | {result.deaths} "
         f"| {result.redriven} | {result.stops} | {result.mails} | {len(result.lost)} | {len(result.wrong)} "
-        f"| {result.repeated} | {result.too_late} | {result.seconds:.0f} |",
+        f"| {result.resumed} | {result.repeated} | {result.too_late} | {result.seconds:.0f} |",
         flush=True,
     )
     for sentence in (*result.lost[:20], *result.wrong[:20]):

@@ -45,6 +45,7 @@ from trackside_localaccount.faults import CallFault, Faults, FaultSwitch
 
 STOPPING_SECONDS = 60.0
 STALE_SECONDS = 60.0
+RESUMED_SECONDS = 5400.0  # after which a job that goes on in another's place ends by itself
 TICK_SECONDS = 5.0  # what becomes visible within one is handed out together, in batches
 BATCH = 10
 REGION = "us-east-1"
@@ -85,6 +86,9 @@ class Job:
     stop_asked_at: float | None = None  # when the first was, of whomever
     stopped_at: float | None = None
     when_judged: Callable[[], None] | None = None
+    role: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    place_of: Job | None = None  # the job in whose place it goes on
 
     @property
     def arn(self) -> str:
@@ -110,6 +114,11 @@ class Job:
             "SecondaryStatus": {"InProgress": "Training"}.get(status, status),
             "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
             "StoppingCondition": {"MaxRuntimeInSeconds": 86_400},
+            "RoleArn": self.role,
+            "AlgorithmSpecification": {"TrainingImage": "image", "TrainingInputMode": "File"},
+            "OutputDataConfig": {"S3OutputPath": "s3://anywhere"},
+            "CheckpointConfig": {"S3Uri": f"s3://anywhere/{self.name}"},
+            "Environment": dict(self.variables),
             "CreationTime": _moment(self.created_at),
             "TrainingStartTime": _moment(self.created_at),
             "LastModifiedTime": _moment(ended or self.created_at),
@@ -124,6 +133,7 @@ class Done:
     """What functions did to the world."""
 
     mails: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))  # job -> messages
+    notes: Counter[str] = field(default_factory=Counter)  # job -> messages about what followed a stop
     counts: Counter[str] = field(default_factory=Counter)  # job -> issues counted
     evaluators: dict[str, tuple[Job, float]] = field(default_factory=dict)  # name of one -> its job, its start
     end_markers: Counter[str] = field(default_factory=Counter)  # key -> times written
@@ -139,6 +149,7 @@ class SimulatedAccount:
         self.switch = FaultSwitch(faults)
         self.jobs: dict[str, Job] = {}  # by name, those that were not deleted
         self.done = Done()
+        self.when_created: Callable[[Job], None] | None = None  # of a job that a function created
         self.reached: Counter[tuple[str, str]] = Counter()  # (job, function) -> deliveries that arrived
         self.handled: Counter[str] = Counter()
         self.deaths = 0
@@ -445,8 +456,11 @@ class SimulatedAccount:
 
     def _sns_publish(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         attributes = {name: value["StringValue"] for name, value in request.get("MessageAttributes", {}).items()}
-        self._subject = attributes.get("job") or next(name for name in self.jobs if name in request["Message"])
-        self.done.mails[self._subject].append({"subject": request.get("Subject", ""), **attributes})
+        self._subject = attributes.get("job") or request["Message"].rpartition("training-job/")[2].strip()
+        if "finding" in attributes:
+            self.done.mails[self._subject].append({"subject": request.get("Subject", ""), **attributes})
+        else:
+            self.done.notes[self._subject] += 1
         return {"MessageId": "message"}
 
     def _read_log(self, text: str) -> None:
@@ -518,6 +532,21 @@ class SimulatedAccount:
             raise _Refused("ValidationException", message)
         job.stops += 1
         self._stop(job)
+
+    def _sagemaker_create_training_job(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        name, tags = request["TrainingJobName"], {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+        if name in self.jobs:
+            raise _Refused("ResourceInUse", f"{name} exists.")
+        arn, _, created_at = tags["trackside:resumed-from"].partition("@")
+        before = self._lives[arn, int(created_at)]
+        job = Job(name, tags, self.now, self.now + RESUMED_SECONDS, role=request["RoleArn"], place_of=before)
+        job.variables = request["Environment"]
+        self.create_job(job)
+        for after in (30.0, 90.0, RESUMED_SECONDS):
+            self.at(self.now + after, partial(self.send_state, job))
+        if self.when_created:
+            self.when_created(job)
+        return {"TrainingJobArn": job.arn}
 
     def _stop(self, job: Job) -> None:
         job.stop_asked_at, job.stopped_at = self.now, self.now + STOPPING_SECONDS

@@ -59,29 +59,13 @@ class ResumeDecisions:
 
         Errors: `ClientError`; then the next delivery continues.
         """
-        refusal = (
-            prohibition(evaluation, known, self._settings, now=self._clock())
-            or self._reason_of_another_account(evaluation)
-            or reason_to_leave(evaluation, known, self._settings)
-        )
-        if refusal:
+        if refusal := self._refusal(evaluation, known):
             return self._leave(evaluation, refusal)
-        if not self._table.claim_stop(evaluation.job, finding=evaluation.finding_id):
-            return self._leave(evaluation, "the job was stopped for another finding")
-        try:
-            described = client("sagemaker").describe_training_job(TrainingJobName=evaluation.job.name)
-        except ClientError as error:
-            if not is_missing(error):
-                raise
-            return self._leave(evaluation, "the job was deleted")
-        status = described["TrainingJobStatus"]
-        if status not in TERMINAL_JOB_STATUSES:
+        described = self._described(evaluation)
+        status = str(described.get("TrainingJobStatus", ""))
+        if status and status not in TERMINAL_JOB_STATUSES:
             return self._wait(evaluation, known, f"it is {status}")
-        if status != "Stopped":
-            return self._leave(evaluation, f"the job {status.lower()} by itself before it was stopped")
-        found = successor_of(
-            evaluation, known, described, self._tags(evaluation), self._settings, fields=_arguments_of_a_job()
-        )
+        found = self._successor(evaluation, known, described)
         if isinstance(found, str):
             return self._leave(evaluation, found)
         try:
@@ -90,6 +74,35 @@ class ResumeDecisions:
             return self._wait(evaluation, known, str(error))
         except _RefusedError as error:
             return self._leave(evaluation, str(error))
+
+    def _refusal(self, evaluation: RuleEvaluation, known: Known) -> str:
+        """Return why no job may go on, a clause that needs no look at the stopped one; "" if one may."""
+        refusal = (
+            prohibition(evaluation, known, self._settings, now=self._clock())
+            or self._reason_of_another_account(evaluation)
+            or reason_to_leave(evaluation, known, self._settings)
+        )
+        if not refusal and not self._table.claim_stop(evaluation.job, finding=evaluation.finding_id):
+            return "the job was stopped for another finding"
+        return refusal
+
+    def _successor(self, evaluation: RuleEvaluation, known: Known, described: Mapping[str, Any]) -> Successor | str:
+        if not described:
+            return "the job was deleted"
+        if described["TrainingJobStatus"] != "Stopped":
+            return f"the job {described['TrainingJobStatus'].lower()} by itself before it was stopped"
+        tags, fields = self._tags(evaluation), _arguments_of_a_job()
+        return successor_of(evaluation, known, described, tags, self._settings, fields=fields)
+
+    def _described(self, evaluation: RuleEvaluation) -> Mapping[str, Any]:
+        """Return SageMaker's description of the stopped job; {} if it was deleted. Errors: `ClientError`."""
+        try:
+            found: Mapping[str, Any] = client("sagemaker").describe_training_job(TrainingJobName=evaluation.job.name)
+        except ClientError as error:
+            if not is_missing(error):
+                raise
+            return {}
+        return found
 
     def _start(self, evaluation: RuleEvaluation, found: Successor, described: Mapping[str, Any]) -> Done:
         pace("resume", pause_milliseconds=self._settings.pause_milliseconds, context=self._context)

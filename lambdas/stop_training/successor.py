@@ -88,7 +88,9 @@ def successor_of(
     before = _order_in(described)
     if isinstance(before, str):
         return before
-    why_not = why_not or next(_refusals(evaluation, described, tags, settings, before, checkpoint), "")
+    why_not = why_not or next(
+        _refusals(evaluation, described, tags, settings, before=before, checkpoint=checkpoint), ""
+    )
     if why_not:
         return why_not
     number, earlier = (before.number, before.rules) if before else (0, ())
@@ -168,6 +170,7 @@ def _refusals(
     described: Mapping[str, Any],
     tags: Mapping[str, str],
     settings: StopTrainingSettings,
+    *,
     before: Resumption | None,
     checkpoint: str,
 ) -> Iterator[str]:
@@ -186,7 +189,8 @@ def _refusals(
     if RUN_TAG not in tags:
         yield f"the job carries no tag {RUN_TAG}"
     if before and evaluation.rule_id in before.rules:
-        yield f"{evaluation.configuration_name} found the same before in {before.job_before.name}: going back cures it not"
+        rule = evaluation.configuration_name
+        yield f"{rule} found the same before in {before.job_before.name}: going back cures it not"
     if before and before.number >= settings.resumes_per_job:
         yield f"{before.first} went on {before.number} times, the most that resumes_per_job allows"
     kept = described.get("CheckpointConfig") or {}
@@ -210,7 +214,7 @@ def _excess(variables: Mapping[str, str], tags: Mapping[str, str]) -> str:
     return f"it would have more than {MOST_TAGS} tags" if len(tags) > MOST_TAGS else ""
 
 
-def _order_in(described: Mapping[str, Any]) -> Resumption | None | str:
+def _order_in(described: Mapping[str, Any]) -> Resumption | str | None:
     """Return the job's own place in a row; None for the first job; a clause if it cannot be read."""
     text = _variables(described).get(ORDER_VARIABLE)
     try:

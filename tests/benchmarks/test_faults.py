@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks.faults.cases import PERSON_CASE, POISON, RACE_CASE, REUSED_CASE, Case, crowd_case
-from benchmarks.faults.play import play
+from benchmarks.faults.cases import (
+    PERSON_CASE,
+    POISON,
+    RACE_CASE,
+    RESUME_CASES,
+    RESUMED_CASE,
+    REUSED_CASE,
+    Case,
+    crowd_case,
+)
+from benchmarks.faults.play import SETTINGS, play
 from benchmarks.faults.report import DEADLY, STORM
 from benchmarks.faults.wiring import Wiring, read_wiring
 from lambdas.notify_owner import owner_messages
@@ -47,6 +56,20 @@ def test_a_stop_is_made_once_and_the_record_says_by_whom(wiring: Wiring, cases: 
     assert result.deaths > 0
     assert result.faults["stale"] > 0
     assert result.faults["late"] > 0
+
+
+def test_a_job_goes_on_once_and_never_without_leave(wiring: Wiring) -> None:
+    result = play(wiring, replace(DEADLY, seed=23), events=70, spread_hours=0.5, cases=RESUME_CASES)
+    assert result.lost == result.wrong == ()
+    assert result.deaths > 0
+    assert 0 < result.resumed < result.stops
+
+
+def test_the_comparison_sees_a_job_that_goes_on_without_leave(wiring: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SETTINGS, "TRACKSIDE_RESUME_ROLES", "")
+    result = play(wiring, Faults(seed=3), events=8, spread_hours=0.5, cases=(RESUMED_CASE,))
+    assert result.resumed == 0
+    assert any("0 jobs go on in its place" in sentence for sentence in result.lost)
 
 
 def test_a_table_that_is_down_for_an_hour_loses_nothing(wiring: Wiring) -> None:

@@ -1,4 +1,4 @@
-"""A stopped training job, as SageMaker describes it, and the finding that stopped it: shared by tests of what follows."""
+"""A stopped training job, as SageMaker describes it, and the finding that stopped it, for tests of what follows."""
 
 from __future__ import annotations
 

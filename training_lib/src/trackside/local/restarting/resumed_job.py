@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from trackside.contracts.errors import ConfigurationError, TracksideError
+from trackside.contracts.errors import TracksideError
 from trackside.contracts.run.restart import ORDER_KEY, RESTART, Met, Order, Report
 from trackside.contracts.run.resumption import Resumption
 from trackside.contracts.run_layout import TENSORS
@@ -51,7 +51,7 @@ def prepare() -> None:
     try:
         folder = _prepared(environment)
         go_on_from(_good_in(folder), str(folder / ORDER_KEY))
-    except Exception as error:  # whatever it is, the script must not start
+    except Exception as error:  # noqa: BLE001 - whatever it is, the script must not start
         _end(environment, f"{type(error).__name__}: {error}")
 
 

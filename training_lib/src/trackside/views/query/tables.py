@@ -14,7 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from trackside.contracts.action import Action
 from trackside.contracts.errors import RunNotFoundError, TracksideError
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.model_facts import ModelFacts
