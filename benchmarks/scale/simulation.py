@@ -27,7 +27,7 @@ from lambdas.shared.processing_jobs import processing_job_name
 from lambdas.start_evaluation.end_marker import MarkEnd, decide_end
 from lambdas.start_evaluation.logic import decide as decide_start
 from lambdas.stop_training.logic import Answer, Known, StopRun, Wait, requested_stop, weigh
-from trackside.contracts.action import Action
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.deployment.run_table import JobRecord, job_record
 from trackside.contracts.deployment.stop_record import DecisionRecord, StopOutcome
 from trackside.contracts.event import (
@@ -315,7 +315,7 @@ class Simulation:
             RULE,
             RuleEvaluationStatus.ISSUES_FOUND,
             "A loss holds NaN.",
-            actions=tuple(Action),
+            actions=(Action.STOP_TRAINING, *DEFAULT_ACTIONS),
             run_uri=training.run_uri,
             modified_at=self.clock.now,
             evidence=Evidence(step=100, since_step=100),

@@ -57,8 +57,7 @@ def resumed(
         "",
         f"It goes on as {found.name}, number {order.number} of at most {settings.resumes_per_job}, from the checkpoint",
         f"  {plain(found.checkpoint)}",
-        f"of step {order.checkpoint_step}. The {order.undone_steps} steps from there to step {order.at_step} "
-        "are done again.",
+        f"of step {order.checkpoint_step}; {order.undone_steps} steps, to step {order.at_step}, are done again.",
         "",
         *_costs(found, described, settings),
         "",

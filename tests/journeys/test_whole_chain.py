@@ -23,7 +23,7 @@ from tests.journeys.waiting import eventually
 from tests.stacks.variants import WATCHING
 from trackside.cli import main
 from trackside.cloud.run_table import RunTable
-from trackside.contracts.action import Action
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.event import DETAIL_TYPE, SOURCE, TrainingJob, evaluation_of
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
@@ -148,7 +148,7 @@ def test_a_handler_that_keeps_crashing_loses_nothing_and_raises_an_alarm(cloud: 
     incidents = create_inbox(cloud.account, "incidents", cloud.outputs["IssueAlarmTopicArn"])
     cloud.account.client("sns").delete_topic(TopicArn=cloud.outputs["IssueTopicArn"])
     job = cloud.train("unlucky", tags=STOPPABLE)
-    cloud.send_issue(job, *Action)
+    cloud.send_issue(job, Action.STOP_TRAINING, *DEFAULT_ACTIONS)
 
     assert cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped all the same")
     assert cloud.eventually(
@@ -174,7 +174,7 @@ def test_duplicates_and_reordering_cause_one_action_of_each_kind(folder: Path) -
         cloud = Cloud(account, folder)
         job = cloud.train("twice", tags=STOPPABLE)
         for _ in range(3):
-            cloud.send_issue(job, *Action)
+            cloud.send_issue(job, Action.STOP_TRAINING, *DEFAULT_ACTIONS)
         assert cloud.eventually(lambda: cloud.status(job) == "Stopped", "the job is stopped")
         assert cloud.eventually(lambda: cloud.mail_about(job), "the owner is told")
         queues = [cloud.outputs[f"{each.value}QueueUrl"] for each in Action if not each.unit.carried_out_by]

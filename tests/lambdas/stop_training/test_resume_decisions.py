@@ -97,7 +97,7 @@ def test_the_job_is_stopped_and_another_goes_on_once_it_has_ended(
         "digits-01 was stopped for loss-spike",
         f"goes on as {NEXT}, number 1 of at most 2",
         CHECKPOINT,
-        "The 141 steps from there to step 640",
+        "of step 499; 141 steps, to step 640, are done again",
         "Billed so far: 2.0 h of 2 x ml.m5.large, 2.00 at 0.5 an hour",
         "may take 10.0 h of 2 x ml.m5.large, 10.00 at 0.5 an hour more",
     ):

@@ -18,7 +18,7 @@ from trackside.cloud.calls import Calls
 from trackside.cloud.deployment import Deployment
 from trackside.cloud.drill_training import FAULT_KEY
 from trackside.cloud.run_table import RunTable
-from trackside.contracts.action import Action
+from trackside.contracts.action import DEFAULT_ACTIONS, Action
 from trackside.contracts.deployment.metrics import issue_namespace
 from trackside.contracts.deployment.stop_record import StopOutcome
 from trackside.contracts.errors import (
@@ -208,7 +208,7 @@ class Drill:
         """Subscribe a queue, then start the training job. Raises the errors of `Calls`."""
         self._began = self.clock()
         self._subscribe()
-        rule = RuleConfiguration(RULE, actions=tuple(Action))
+        rule = RuleConfiguration(RULE, actions=(Action.STOP_TRAINING, *DEFAULT_ACTIONS))
         self._put(RULE_REQUEST_KEY, RuleRequest((rule,)).to_json().encode())
         seconds = max(1, int(self.settings.timeout_seconds))
         self._is_started = True
