@@ -124,15 +124,15 @@ class ResumeDecisions:
 
     def _is_ours(self, found: Successor) -> bool:
         """Return True if the job of this name goes on in the place of the same job. Errors: `ClientError`."""
-        there = client("sagemaker").describe_training_job(TrainingJobName=found.name)
+        existing = client("sagemaker").describe_training_job(TrainingJobName=found.name)
         try:
-            order = Resumption.from_json((there.get("Environment") or {}).get(ORDER_VARIABLE, ""))
+            order = Resumption.from_json((existing.get("Environment") or {}).get(ORDER_VARIABLE, ""))
         except ConfigurationError:
             return False
         return (order.after, order.number) == (found.order.after, found.order.number)
 
     def _leave(self, evaluation: RuleEvaluation, why: str) -> Nothing:
-        """Record, and tell the owner, that the job was stopped alone."""
+        """Record that the job was stopped alone, and notify its owner."""
         reason = f"{evaluation.job.name} was stopped, and no job goes on in its place: {why}."
 
         def act() -> Done:

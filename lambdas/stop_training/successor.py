@@ -1,4 +1,4 @@
-"""The training job that goes on in the place of a stopped one: whether there may be one, and its request."""
+"""The training job that goes on in the place of a stopped one: what speaks against it, and its request."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def successor_of(
     *,
     fields: Collection[str],
 ) -> Successor | str:
-    """Return the job that goes on; a clause if there may be none.
+    """Return the job that goes on; a clause about the reason if none may.
 
     Args:
         evaluation: The finding that stopped the job.

@@ -102,7 +102,7 @@ def _move_again(listed: Path) -> None:
 
 
 def _left_out(environment: ResumedJobEnvironment, order: Resumption, choice: Choice, folder: Path) -> Order:
-    """Return what the script leaves out: the batches of the fault, if the stopped job told them, and earlier ones."""
+    """Return what the script leaves out: the batches of the fault, if the stopped job reported them, and earlier ones."""
     store = open_store(environment.earlier_run)
     keys = [key for key in store.list(f"{RESTART}/") if re.fullmatch(rf"{RESTART}/worker_\d+\.json", key)]
     reports = [Report.from_json(store.get(key)) for key in keys]
