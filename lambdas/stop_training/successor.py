@@ -1,8 +1,9 @@
-"""The training job that goes on in the place of a stopped one: what speaks against it, and its request."""
+"""The training job that goes on in the place of a stopped one: the reasons against it, and its request."""
 
 from __future__ import annotations
 
 import hashlib
+import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +101,7 @@ def successor_of(
         evaluation.job.identity,
         checkpoint_step=found.evidence.checkpoint_step,
         at_step=max(found.evidence.step, evaluation.evidence.step),
+        folder=_folder_of(described),
         rules=tuple(dict.fromkeys((*earlier, found.rule_id, evaluation.rule_id))),
         billed_seconds=(before.billed_seconds if before else 0) + int(described.get("BillableTimeInSeconds") or 0),
     )
@@ -193,12 +195,17 @@ def _refusals(
         yield f"{rule} found the same before in {before.job_before.name}: going back cures it not"
     if before and before.number >= settings.resumes_per_job:
         yield f"{before.first} went on {before.number} times, the most that resumes_per_job allows"
-    kept = described.get("CheckpointConfig") or {}
-    if not kept.get("S3Uri"):
+    if not (described.get("CheckpointConfig") or {}).get("S3Uri"):
         yield "the job has no CheckpointConfig, so its checkpoints are gone with it"
-    folder = str(kept.get("LocalPath") or _CHECKPOINTS).rstrip("/")
-    if not checkpoint.startswith(f"{folder}/"):
+    folder = _folder_of(described)
+    if not posixpath.normpath(checkpoint).startswith(f"{folder}/"):
         yield f"its checkpoint {checkpoint} lies outside of {folder}, which S3 keeps"
+
+
+def _folder_of(described: Mapping[str, Any]) -> str:
+    """Return the folder of checkpoints in the job's container."""
+    kept = described.get("CheckpointConfig") or {}
+    return posixpath.normpath(str(kept.get("LocalPath") or _CHECKPOINTS))
 
 
 def _excess(variables: Mapping[str, str], tags: Mapping[str, str]) -> str:

@@ -226,8 +226,8 @@ def taken_by(order: Resumption | None) -> Callable[[Stubber], None]:
     return expect
 
 
-OURS = Resumption("digits-01", 1, FOUND.job.identity, 499, 640, rules=("loss-spike",))
-OTHERS = Resumption("digits-01", 1, f"{ARN}@1", 499, 640, rules=("loss-spike",))
+OURS = Resumption("digits-01", 1, FOUND.job.identity, 499, 640, "/opt/ml/checkpoints", ("loss-spike",))
+OTHERS = Resumption("digits-01", 1, f"{ARN}@1", 499, 640, "/opt/ml/checkpoints", ("loss-spike",))
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def order_of(answer: Successor | str) -> Resumption:
 
 def of_row(number: int, *rules: str) -> dict[str, Any]:
     """The changes of a job that went on in another's place itself."""
-    order = Resumption("digits-01", number, f"{ARN}@1", checkpoint_step=9, at_step=20, rules=rules, billed_seconds=100)
+    order = Resumption("digits-01", number, f"{ARN}@1", 9, 20, "/opt/ml/checkpoints", rules, billed_seconds=100)
     variables = {"TRACKSIDE_RUN": f"s3://runs-bucket/digits-01/resumed-{number}", ORDER_VARIABLE: order.to_json()}
     return {"Environment": variables, "tags": TAGS | {"trackside:run": variables["TRACKSIDE_RUN"]}}
 
@@ -107,7 +107,14 @@ def test_the_third_job_of_a_row_stands_beside_the_second() -> None:
     assert answer.name == "digits-01-resumed-2"
     assert answer.request["Environment"]["TRACKSIDE_RUN"] == "s3://runs-bucket/digits-01/resumed-2"
     assert answer.order == Resumption(
-        "digits-01", 2, FOUND.job.identity, 499, 640, rules=("tensor-variance", "loss-spike"), billed_seconds=7300
+        "digits-01",
+        2,
+        FOUND.job.identity,
+        checkpoint_step=499,
+        at_step=640,
+        folder="/opt/ml/checkpoints",
+        rules=("tensor-variance", "loss-spike"),
+        billed_seconds=7300,
     )
 
 
@@ -164,6 +171,11 @@ def test_it_goes_back_before_all_that_broke(others: tuple[RuleEvaluation, ...], 
         pytest.param("lies outside", {"CheckpointConfig": {"S3Uri": "s3://a", "LocalPath": "/data"}}, id="elsewhere"),
         pytest.param(
             "lies outside", {"CheckpointConfig": {"S3Uri": "s3://a", "LocalPath": "/opt/ml/check"}}, id="alike"
+        ),
+        pytest.param(
+            "lies outside",
+            {"said": replace(FOUND, evidence=replace(FOUND.evidence, checkpoint="/opt/ml/checkpoints/../input/x"))},
+            id="dots that lead out",
         ),
         pytest.param("was deleted", {"said": replace(FOUND, job=replace(FOUND.job, created_at=1))}, id="another job"),
         pytest.param("does not cure", {"said": replace(FOUND, rule_id="class-imbalance")}, id="not curable"),

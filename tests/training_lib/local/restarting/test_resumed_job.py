@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ folder = pathlib.Path(sys.argv[1])
 print(sorted(each.name for each in folder.iterdir() if not each.name.startswith(".")))
 print(os.path.basename(os.environ["TRACKSIDE_RESUME_FROM"]), os.path.basename(os.environ["TRACKSIDE_LEAVE_OUT"]))
 """
-ORDER = Resumption("digits", 1, "arn:aws:sagemaker:eu-west-1:1:training-job/digits@7", 499, 640, rules=("loss-spike",))
+ORDER = Resumption("digits", 1, "arn:aws:sagemaker:eu-west-1:1:training-job/digits@7", 499, 640, "", ("loss-spike",))
 
 
 class Container(NamedTuple):
@@ -47,7 +48,7 @@ class Container(NamedTuple):
     def variables(self, order: Resumption = ORDER) -> dict[str, str]:
         return {
             "TRACKSIDE_RUN": str(self.root / "run"),
-            "TRACKSIDE_RESUMED": order.to_json(),
+            "TRACKSIDE_RESUMED": replace(order, folder=str(self.checkpoints)).to_json(),
             "TRACKSIDE_RESUMED_RUN": str(self.earlier),
             "TRACKSIDE_RESUME_FROM": str(self.checkpoints / "checkpoint-500"),
             "TRAINING_JOB_NAME": f"digits-resumed-{order.number}",
@@ -162,7 +163,7 @@ def test_the_next_job_of_a_row_does_not_find_what_the_first_one_broke(container:
     known = [Checkpoint(49, str(container.checkpoints / "checkpoint-500" / "model.pt"))]
     open_store(f"{tmp_path}/second/{TENSORS}").put(checkpoints_key("worker_0"), encode_checkpoints(known))
     second = Container(container.root, tmp_path / "second")
-    order = Resumption("digits", 2, f"arn:aws:sagemaker:eu-west-1:1:training-job/{JOB}@9", 49, 80, rules=("a", "b"))
+    order = Resumption("digits", 2, f"arn:aws:sagemaker:eu-west-1:1:training-job/{JOB}@9", 49, 80, "", ("a", "b"))
     second.prepare(order)
     assert second.names() == ["checkpoint-400", "checkpoint-500"]
     given = container.checkpoints / ".trackside-set-aside/digits-resumed-2/order.json"

@@ -22,6 +22,7 @@ class Resumption:
     after: str = field(metadata=stored(TEXT, "Identity of the job before (`TrainingJob.identity`)."))
     checkpoint_step: int = field(metadata=stored(COUNT, "Last step of its run before the checkpoint was written."))
     at_step: int = field(metadata=stored(COUNT, "Step of its run at which the fault was found."))
+    folder: str = field(metadata=stored(TEXT, "Folder of checkpoints in its container, which S3 keeps."))
     rules: tuple[str, ...] = field(metadata=stored(TEXTS, "Rules for which jobs of the row were stopped."))
     billed_seconds: int = field(default=0, metadata=stored(COUNT, "Billed time of all jobs before, in seconds."))
 

@@ -58,11 +58,10 @@ def prepare() -> None:
 def _prepared(environment: ResumedJobEnvironment) -> Path:
     """Move checkpoints aside, once in a container. Return the folder with the lists."""
     order = Resumption.from_json(environment.order)
-    place = Path(environment.checkpoint).parent
-    folder = Path(place_aside(environment.checkpoint, environment.job_name)).parent
+    folder = _folder_of(order, environment.job_name)
     with _first_in_container(environment.ml_root) as is_first:
         if is_first:
-            for listed in sorted(place.glob(f".trackside-set-aside/*/{LIST_KEY}")):
+            for listed in sorted(folder.parent.glob(f"*/{LIST_KEY}")):
                 _move_again(listed)
             if not (folder / LIST_KEY).exists():
                 _move(environment, order, folder)
@@ -82,7 +81,7 @@ def _move(environment: ResumedJobEnvironment, order: Resumption, folder: Path) -
     choice = replace(choice, later=tuple(later))
     asides = tuple(place_aside(path, environment.job_name) for path in choice.later)
     folder.mkdir(parents=True, exist_ok=True)
-    _put(folder / ORDER_KEY, _left_out(environment, order, choice, folder).to_json())
+    _put(folder / ORDER_KEY, _left_out(environment, order, choice).to_json())
     listed = {"version": 1, "good": choice.good, "asides": asides, "aliases": choice.aliases, "state": _MOVING}
     _put(folder / LIST_KEY, json.dumps(listed))
     move_aside(asides, good=choice.good, copy=choice.good, aliases=choice.aliases)
@@ -101,12 +100,12 @@ def _move_again(listed: Path) -> None:
         _put(listed, json.dumps(found | {"state": _ALL_MOVED}))
 
 
-def _left_out(environment: ResumedJobEnvironment, order: Resumption, choice: Choice, folder: Path) -> Order:
-    """Return what the script leaves out: the batches of the fault, if the stopped job reported them, and earlier ones."""
+def _left_out(environment: ResumedJobEnvironment, order: Resumption, choice: Choice) -> Order:
+    """Return what the script leaves out: the batches of the fault, if the job before reported them, and others."""
     store = open_store(environment.earlier_run)
     keys = [key for key in store.list(f"{RESTART}/") if re.fullmatch(rf"{RESTART}/worker_\d+\.json", key)]
     reports = [Report.from_json(store.get(key)) for key in keys]
-    earlier = folder.with_name(order.job_before.name) / ORDER_KEY
+    earlier = _folder_of(order, order.job_before.name) / ORDER_KEY
     before = Order.from_json(earlier.read_bytes()) if earlier.exists() else None
     faults = [report for report in reports if report.met is Met.FAULT]
     if not faults:
@@ -159,6 +158,11 @@ def _first_in_container(ml_root: Path) -> Iterator[bool]:
         yield is_first
         if is_first:
             file.write(_ALL_MOVED)
+
+
+def _folder_of(order: Resumption, job_name: str) -> Path:
+    """Return the folder of a job's lists."""
+    return Path(place_aside(f"{order.folder}/{LIST_KEY}", job_name)).parent
 
 
 def _good_in(folder: Path) -> str:
