@@ -42,6 +42,7 @@ TEXTS = (
     ORGANIZATION,
     ",".join(GROUPS),
     ",".join(SUBNETS),
+    "arn:aws:iam::123456789012:role/training",
     "+14155550100",
     "C0123456789",
     "https://hooks.example.com/trackside",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from docs.permissions import LARGEST
 from stacks.assembly import assembly
 from tests.stacks.registered import FUNCTION_ROLES, place_of
 from trackside.contracts.action import Action
@@ -234,8 +235,11 @@ def test_only_the_launcher_passes_roles_and_only_those_of_rule_containers(
     allowed: list[tuple[str, str, Statement]],
 ) -> None:
     """Whoever could pass the role of custom rules could make up what such a rule found, in any job's name."""
-    ((name, _, statement),) = [entry for entry in allowed if "iam:PassRole" in as_list(entry[2]["Action"])]
-    assert "StartEvaluation" in name
+    passing = {name: s for name, _, s in allowed if "iam:PassRole" in as_list(s["Action"])}
+    (statement,) = (s for name, s in passing.items() if "StartEvaluation" in name)
+    (of_owner,) = (s for name, s in passing.items() if "StopTraining" in name)  # in the place of a stopped job
+    assert len(passing) == 2
+    assert of_owner["Resource"] == LARGEST["trackside:resume_roles"]
     custom_rule, evaluator = sorted(map(text, statement["Resource"]))
     assert "EvaluatorRole" in evaluator
     assert "CustomRuleRole" in custom_rule
@@ -306,7 +310,7 @@ def test_only_tagged_jobs_may_be_stopped(allowed: list[tuple[str, str, Statement
     may = [s["Condition"] for _, _, s in allowed if "sagemaker:StopTrainingJob" in as_list(s["Action"])]
     assert may == [
         {"Null": {"aws:ResourceTag/trackside:run": "false"}},
-        {"StringLike": {"aws:ResourceTag/trackside:actions": "*StopTraining*"}},
+        {"StringLike": {"aws:ResourceTag/trackside:actions": ["*StopTraining*", "*ResumeTraining*"]}},
     ]
 
 
@@ -317,6 +321,8 @@ def test_training_jobs_get_our_tags_and_no_others(allowed: list[tuple[str, str, 
         for name, _, s in allowed
         if "sagemaker:AddTags" in as_list(s["Action"]) and "training-job" in text(s["Resource"])
     }
+    (going_on,) = [name for name in tagging if "StopTraining" in name]  # jobs that it creates, with tags of the owner's
+    assert tagging.pop(going_on) == {"Null": {"aws:RequestTag/trackside:run": "false"}}
     written = {}
     for name, condition in tagging.items():
         written[name] = condition["ForAllValues:StringEquals"]["aws:TagKeys"]
