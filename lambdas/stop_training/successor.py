@@ -16,12 +16,17 @@ from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus
 from trackside.contracts.job_choice import MOST_TAG_CHARACTERS, MOST_VARIABLE_CHARACTERS, RUN_TAG, RUN_VARIABLE
 from trackside.contracts.run.rescue import CURABLE_RULES, Issue, Standing
-from trackside.contracts.run.resumption import CHECKPOINT_VARIABLE, EARLIER_RUN_VARIABLE, ORDER_VARIABLE, Resumption
+from trackside.contracts.run.resumption import (
+    CHECKPOINT_VARIABLE,
+    EARLIER_RUN_VARIABLE,
+    NAME_MARK,
+    ORDER_VARIABLE,
+    Resumption,
+)
 from trackside.contracts.run_layout import is_shared, run_of_job
 from trackside.contracts.verdict import Severity
 
 RESUMED_FROM_TAG = "trackside:resumed-from"
-MARK = "-resumed-"  # of the names of such jobs; the deployment may create no others
 MOST_NAME_CHARACTERS, MOST_VARIABLES, MOST_TAGS = 63, 100, 50  # API_CreateTrainingJob
 _DIGEST_CHARACTERS = 8
 _CHECKPOINTS = "/opt/ml/checkpoints"  # API_CheckpointConfig: where it names no folder
@@ -131,7 +136,7 @@ def successor_of(
 
 def successor_name(first: str, number: int) -> str:
     """Return the name of a job in the row after `first`: no other row has it, however long the names are."""
-    end = f"{MARK}{number}"
+    end = f"{NAME_MARK}{number}"
     if len(first) + len(end) <= MOST_NAME_CHARACTERS:
         return f"{first}{end}"
     digest = hashlib.sha256(first.encode()).hexdigest()[:_DIGEST_CHARACTERS]

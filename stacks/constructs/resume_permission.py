@@ -5,11 +5,11 @@ from __future__ import annotations
 from aws_cdk import Stack
 from aws_cdk import aws_lambda as lambda_
 
-from lambdas.stop_training.successor import MARK
 from stacks.constructs.acknowledge import accept_wildcard
 from stacks.constructs.allow import allow
 from stacks.deployment_settings import DeploymentSettings
 from trackside.contracts.job_choice import RUN_TAG
+from trackside.contracts.run.resumption import NAME_MARK
 
 
 def let_resume(function: lambda_.Function, settings: DeploymentSettings) -> None:
@@ -17,7 +17,7 @@ def let_resume(function: lambda_.Function, settings: DeploymentSettings) -> None
     if not settings.stops.resume_roles:
         return
     stack = Stack.of(function)
-    ours = stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"*{MARK}*")
+    ours = stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"*{NAME_MARK}*")
     allow(
         function,
         "CreateJobsThatGoOn",
@@ -39,6 +39,6 @@ def let_resume(function: lambda_.Function, settings: DeploymentSettings) -> None
     allow(function, "ReadTagsOfStoppedJobs", ["sagemaker:ListTags"], [jobs], why=why)
     accept_wildcard(
         function,
-        f"arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*{MARK}*",
+        f"arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:training-job/*{NAME_MARK}*",
         reason="A job that goes on is named after the job before, which is not known.",
     )

@@ -11,6 +11,7 @@ from trackside.contracts.stored_fields import COUNT, TEXT, TEXTS, document_of, r
 ORDER_VARIABLE = "TRACKSIDE_RESUMED"
 EARLIER_RUN_VARIABLE = "TRACKSIDE_RESUMED_RUN"
 CHECKPOINT_VARIABLE = "TRACKSIDE_RESUME_FROM"
+NAME_MARK = "-resumed-"  # of the names of such jobs; a deployment may create no others
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 from trackside.contracts.errors import TracksideError
@@ -126,12 +127,17 @@ def _left_out(environment: ResumedJobEnvironment, order: Resumption, choice: Cho
 def _newer_siblings(good: str) -> Iterator[str]:
     """Yield what differs from the good checkpoint in greater numbers only: the script may have deleted it, S3 not."""
     path = Path(good)
-    pattern = re.sub(r"\d+", r"(\\d+)", re.escape(path.name))
-    numbers = [int(number) for number in re.findall(r"\d+", path.name)]
+    words, numbers = _words_and_numbers(path.name)
     for each in sorted(path.parent.iterdir()):
-        match = re.fullmatch(pattern, each.name)
-        if match and numbers and [int(number) for number in match.groups()] > numbers:
+        other_words, other_numbers = _words_and_numbers(each.name)
+        if other_words == words and other_numbers > numbers:
             yield str(each)
+
+
+def _words_and_numbers(name: str) -> tuple[list[str], list[int]]:
+    parts = [(is_number, "".join(some)) for is_number, some in groupby(name, str.isdecimal)]
+    words = ["#" if is_number else part for is_number, part in parts]
+    return words, [int(part) for is_number, part in parts if is_number]
 
 
 def _is_same(one: Path, other: Path) -> bool:
