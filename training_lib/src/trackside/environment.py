@@ -169,7 +169,7 @@ class ResumedJobEnvironment(_Settings):
     earlier_run: str = _text("TRACKSIDE_RESUMED_RUN")
     checkpoint: str = _text(RESUME_FROM)
     job_name: str = _text("TRAINING_JOB_NAME")
-    ml_root: Path = _read(Path("/opt/ml"), lambda env: Path(env.get("TRACKSIDE_ML_ROOT") or "/opt/ml"))
+    ml_root: Path = _read(Path("/opt/ml"), lambda env: Path(env.get("TRACKSIDE_ML_ROOT") or "/opt/ml"))  # noqa: RUF009
 
 
 @dataclass(frozen=True)
