@@ -296,6 +296,8 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "drifting-data": (OF_NETWORKS, "data sets are not read"),
     "another-model": (OF_NETWORKS, "models are not followed"),
     "collapsed-views": (OF_NETWORKS, "graphs are not read"),
+    "misplaced-targets": (OF_NETWORKS, "graphs are not read"),
+    "trained-target": (OF_NETWORKS, "graphs are not read"),
     "wrong-axis": (OF_NETWORKS, "the graph of a loss is not read"),
 }
 EXCEPTIONS: Mapping[tuple[str, str], str] = {

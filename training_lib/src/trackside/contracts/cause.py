@@ -100,6 +100,8 @@ class Cause(str, Enum):
     INVERTED_MASK = "inverted-mask"
     ANOTHER_MODEL = "another-model"
     COLLAPSED_VIEWS = "collapsed-views"
+    MISPLACED_TARGETS = "misplaced-targets"
+    TRAINED_TARGET = "trained-target"
 
 
 @dataclass(frozen=True)
@@ -310,6 +312,14 @@ EXPLANATIONS = {
         "another model is used than the one that is trained",
         "Make the model once, before the loop, and evaluate this one.",
     ),
+    Cause.MISPLACED_TARGETS: Explanation(
+        "targets are not flipped or rotated with their inputs",
+        "Apply one draw of each geometric augmentation to the input and to its target.",
+    ),
+    Cause.TRAINED_TARGET: Explanation(
+        "the loss sends gradients into its own target, or into the weight of a log-probability",
+        "Compute targets and advantages without gradients: torch.no_grad(), or .detach().",
+    ),
     Cause.COLLAPSED_VIEWS: Explanation(
         "the model gives nearly the same for all samples, so that two views of one are alike for nothing",
         "Let no gradient pass to one of the two views (detach), or add a term that drives other samples apart.",
@@ -406,8 +416,8 @@ EXPLANATIONS = {
         "Set logging_nan_inf_filter=False, and look at the first step named here.",
     ),
     Cause.WRONG_AXIS: Explanation(
-        "a softmax runs over another axis than the one that its weights are summed over",
-        "Take the softmax over the last axis before a product with the values: dim=-1.",
+        "an axis is taken for another one, by a softmax or by a view",
+        "Turn axes by permute or transpose before a view, and take a softmax over the axis that is summed over.",
     ),
     Cause.INVERTED_MASK: Explanation(
         "the mask of attention is upside down: it covers the tokens, and leaves the padding",

@@ -209,6 +209,18 @@ OTHER_AXIS = Observation(
     "number of places along an axis over which a softmax makes weights, that are then summed over another axis by a "
     "product of matrices; 0 without one",
 )
+MOVED_AXIS = Observation(
+    "moved_axis",
+    0,
+    "number of places along an axis that a view on the way to it moves without a transposition, as (rows, channels, "
+    "steps) to (rows, steps, channels); 0 without one",
+)
+TRAINED_SIGNAL = Observation(
+    "trained_signal",
+    "",
+    'what gets a gradient and is to be a number: "target" (what data and a share of the model\'s own output for other '
+    'inputs add up to) or "advantage" (data less the output of a layer of one unit, times a log-probability)',
+)
 SEVERAL_CLASSES = Observation(
     "several_classes",
     0.0,
@@ -284,6 +296,14 @@ ROWS_BY_PLACE = Observation(
     0,
     "number of rows of a batch to which a vector was added before it, another one for each place in the batch and the "
     "same at all places of a row, at three calls with other rows; 0 for none",
+    "modules",
+)
+OTHER_ORDER = Observation(
+    "other_order",
+    "",
+    "order of axes in which neighbours in its inputs are alike, at three calls in a row, where those of its own order "
+    'are not: "rows, columns, channels", "steps, channels", "channels, steps", "steps, rows" or "rows, steps"; "" for '
+    "none",
     "modules",
 )
 OWN_TRAIN_UNUSED = Observation(

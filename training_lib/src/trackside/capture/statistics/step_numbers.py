@@ -70,6 +70,7 @@ from trackside.contracts.run.recorded_names import (
     TARGET_PLACES,
     TARGET_SCALE,
     TOKEN_WEIGHTS,
+    TURNED_TARGETS,
     UNLABELLED_ROWS,
     UNSPLIT_TREES,
     UNTRAINED_TOKENS,
@@ -180,6 +181,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         VIEW_SPREAD,
         "mean",
         "1 less the squared length of the mean direction of the outputs of these passes: 0 where all samples have one",
+    ),
+    StepNumber(
+        TURNED_TARGETS,
+        "mean",
+        "share of the samples with a dense target that fits once it is flipped or rotated, less what chance does",
     ),
     StepNumber(
         TARGET_SCALE,
