@@ -400,6 +400,13 @@ OPPOSED_GRADIENTS = Observation[float | None](
     "optimizers",
     float,
 )
+OVERWRITTEN_COPIES = Observation(
+    "overwritten_copies",
+    0,
+    "number of looks that found one of two parameters that were alike before its first step, both with a gradient, "
+    "overwritten by the other one or an average with it since a step; counted to 3",
+    "optimizers",
+)
 
 NEVER_HAD_GRADIENT = Observation(
     "never_had_gradient",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.observations import TRAINED_SIGNAL
+from trackside.contracts.observations import OVERWRITTEN_COPIES, TRAINED_SIGNAL
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule
@@ -16,6 +16,7 @@ _MEASURES = {
     "target": "losses with a gradient into their own target",
     "advantage": "losses with a gradient into the weight of a log-probability",
 }
+COPIES = "looks that found a trained copy of the model overwritten"
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,14 @@ class TrainedTarget(Rule):
         2. Advantage: a chosen log-probability, or its ratio to an older one, is multiplied by data less the output of
            a layer of one unit that has a gradient.
 
+        And of each optimizer, at its first steps and then at looks:
+
+        3. Two of its parameters were alike before its first step, both get gradients, and one was overwritten since a
+           step by the other, or by an average with it: a target network, or a slow twin, that is trained, too.
+
         Two views, models of dynamics and differential equations train both sides on purpose and are left alone: no
         data is added, no factor stands there, or their computations meet. Residual gradients (Baird) are named,
-        though they are meant. A separate target network is not named: its gradients go nowhere unless it is trained.
+        though they are meant. An average of the model that its optimizer holds without gradients is left alone.
 
     Example:
         ```python
@@ -66,16 +72,21 @@ class TrainedTarget(Rule):
     shows_its_cause = True
     what_to_do = (
         "Compute the target under torch.no_grad(), by a slow copy of the model where there is one.",
+        "Give the optimizer the parameters of the model alone, not those of its target network.",
         "Detach the advantage in the policy's loss, and train the critic by a loss of its own.",
     )
 
     def check(self, window: Window) -> Iterable[Finding]:
-        """Return one finding per loss."""
+        """Return one finding per loss, and one per optimizer with a copy that is overwritten."""
         facts = window.facts
         for loss in facts.losses if facts is not None else ():
             measure = _MEASURES.get(TRAINED_SIGNAL.of(loss))
             if measure is not None and facts is not None:
                 yield finding_of(window, loss.name, measure, 1.0, above=0.0, since=facts.from_step, place=loss.line)
+
+        for optimizer in facts.optimizers if facts is not None else ():
+            if looks := OVERWRITTEN_COPIES.of(optimizer):
+                yield finding_of(window, optimizer.name, COPIES, float(looks), above=0.0, since=0, place=optimizer.line)
 
     def lacks(self, window: Window) -> str:
         """Return a clause if the hook recorded no facts about losses."""
@@ -88,4 +99,6 @@ class TrainedTarget(Rule):
         lead = findings[0]
         if lead.measure == _MEASURES["target"]:
             return f"{lead.subject} has a gradient into its own target, which moves to meet the prediction."
+        if lead.measure == COPIES:
+            return f"{lead.subject} trains a copy of the model, too, that the script keeps overwriting by the model."
         return f"{lead.subject} trains the critic by the policy's loss: the advantage is not detached."
