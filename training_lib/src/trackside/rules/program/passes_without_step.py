@@ -48,7 +48,8 @@ class PassesWithoutStep(Rule):
 
         4. A loop that clears the gradients before each of several batches of one step uses those of the last batch
            alone. It fires where that was so in more than 90 % of the steps seen since it was first so, 30 at least. A
-           method that changes weights in between, writes gradients of its own or stays with one batch is silent.
+           method that changes weights in between, writes gradients of its own or stays with one batch is silent. Where
+           no DataLoader draws, the rows that the graphs of three passes or more keep tell batches apart.
 
         Points 1 to 3 recover with the next step. Gradients computed elsewhere, as for adversarial examples after the
         training, are no training, and are not counted. Amazon's Debugger has no such rule; its clock is the step.

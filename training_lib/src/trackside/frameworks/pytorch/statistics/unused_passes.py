@@ -10,7 +10,8 @@ within a step does not count either.
 A loop that accumulates gradients and clears them before each pass steps on those of the last one alone. That shows in
 each of its steps: batches were drawn between passes whose gradients were cleared, the weights stayed as they were in
 between, and the optimizer used what the last pass had left. Methods of the kind above change the weights, write
-gradients of their own, or stay with one batch.
+gradients of their own, or stay with one batch. Where no DataLoader draws, the rows in the graphs tell batches apart:
+they are read for some passes once gradients were cleared between two.
 
 An optimizer that holds copies of the weights has no gradients of its own until its step. Then those of the model, which
 no optimizer holds, are looked at.
@@ -31,7 +32,11 @@ from trackside.frameworks.pytorch.statistics.cleared_gradients import (
     ClearedGradients,
     is_anywhere_nonzero,
 )
+from trackside.frameworks.pytorch.statistics.rows_of_passes import rows_of
 
+_MOST_READ = 400  # passes with rows that are read, while no step is found
+_FEWEST_BY_ROWS = 2  # cleared passes of a step: one may be for another purpose, as to measure a gradient
+_CERTAIN = 40  # steps of cleared batches, after which their rows are read no more
 _Reference = Callable[[], torch.Tensor | None]
 _Left = tuple[_Reference, int]  # a parameter, and the writes to its gradient
 _Seen = tuple[_Reference | None, int]  # a gradient, and the writes to it; None, 0 without one
@@ -68,6 +73,7 @@ class UnusedPasses:
 
     Attributes:
         is_stepping: True within an optimizer's step.
+        reads_rows: True while the rows of passes are read.
         is_certain: True once passes without a step are known to be none of a method's own.
         found: Called with each group of passes that led to no step; set by who wants to know.
         may_read: Returns True if no other thread can be writing gradients of an optimizer's parameters, or for None of
@@ -97,12 +103,17 @@ class UnusedPasses:
         self._passed: list[_Passed] = []  # since the newest pass
         self._is_drawn = self._is_clipped = False  # a batch, or the gradients, since then
         self._wasted = 0  # passes of the open step whose gradients were cleared, before one of another batch
+        self.reads_rows = False
+        self._to_read, self._steps_by_rows = _MOST_READ, 0
+        self._rows = frozenset[bytes]()  # of the newest pass
+        self._cleared_rows: list[frozenset[bytes]] = []  # of passes of the open step whose gradients were cleared
         self.before_backward = protect(self._before_backward)
         self.after_backward = protect(self._after_backward)
 
     def forget(self) -> None:
         """Begin anew: the passes so far have led to a step, or are counted."""
         self._left, self._passed, self._wasted = [], [], 0
+        self._cleared_rows = []
 
     def batch_drawn(self) -> None:
         """Note that a DataLoader has returned a batch for the training."""
@@ -117,28 +128,53 @@ class UnusedPasses:
 
         Return the number of passes of other batches that led to none of them.
         """
-        wasted, self._wasted = self._wasted, 0
+        by_rows = self._wasted_by_rows()
+        wasted, self._wasted = self._wasted + by_rows, 0
         is_as_left = wasted and all(each.is_as_left(is_clipped=self._is_clipped) for each in self._passed)
+        if is_as_left and by_rows:
+            self._steps_by_rows, self._to_read = self._steps_by_rows + 1, _MOST_READ
+            self.reads_rows = self._steps_by_rows < _CERTAIN
         self._passed = []
         self.is_certain = self.is_certain or (bool(self._left) and not self._is_cleared_within)
         self.is_stepping = self._is_cleared_within = False
         self._left = []
         return wasted if is_as_left else 0
 
-    def _before_backward(self) -> None:
+    def _before_backward(self, loss: Any = None) -> None:
         if self.is_stepping or torch._C._current_graph_task_id() != -1:
             return
         self._find_cleared()
         parameters = [p for reference in self._cleared.with_gradients() if (p := reference()) is not None]
         self._before = {id(parameter): _seen(parameter) for parameter in parameters}
+        if self.reads_rows:
+            self._read_rows(loss)
 
     def _find_cleared(self) -> None:
         if self._left and all(self._is_gone(*left) for left in self._left):
             self._left, self._is_cleared_within = [], True
-            self._wasted += self._is_drawn and all(each.has_stayed() for each in self._passed)
+            if all(each.has_stayed() for each in self._passed):
+                if self._is_drawn or self._steps_by_rows >= _CERTAIN:
+                    self._wasted += 1
+                elif self._to_read:
+                    self.reads_rows = True
+                    self._cleared_rows.append(self._rows)
             if self.is_certain:
                 self.found()
                 self._is_cleared_within = False
+
+    def _read_rows(self, loss: Any) -> None:
+        self._to_read -= 1
+        self.reads_rows = self._to_read > 0
+        try:
+            self._rows = rows_of(loss) if self.reads_rows else frozenset()
+        except RuntimeError:  # the script has written over what the graph keeps
+            self._rows = frozenset()
+
+    def _wasted_by_rows(self) -> int:
+        """Return the number of cleared passes of the step with rows that are none of those of the last pass."""
+        cleared, self._cleared_rows = self._cleared_rows, []
+        count = sum(bool(rows and self._rows) and rows.isdisjoint(self._rows) for rows in cleared)
+        return count if count >= _FEWEST_BY_ROWS else 0
 
     def _after_backward(self) -> None:
         if self.is_stepping or torch._C._current_graph_task_id() != -1:

@@ -145,7 +145,7 @@ def _watched_backward(session: RunSession, steps: TrainingSteps, original: Any) 
             return
         before = clock.enter(CAPTURE) if is_plain and clock.thread else NOT_OURS
         if statistics.is_on:
-            unused.before_backward()
+            unused.before_backward(*args[:1])
         if statistics.is_on or engine.due is not NOTHING_DUE or validation.is_watching:
             see_loss(*args, **kwargs)
         if cleared.is_waiting:
