@@ -15,8 +15,7 @@ from trackside.trial.window import Window
 
 SOFTMAX = "places under a softmax that are not the ones summed over"
 VIEW = "places along an axis that a view moves"
-INPUTS = "inputs in a row with neighbours in another order"
-_CALLS = 3  # that show it
+INPUTS = "other orders of the axes, in which neighbours are alike"
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class WrongAxis(LossRule):
                 yield self._finding(window, loss, measure, places)
         for module in facts.modules:
             if OTHER_ORDER.of(module):
-                yield self._finding(window, module, INPUTS, _CALLS)
+                yield self._finding(window, module, INPUTS, 1)
 
     def _finding(self, window: Window, subject: LossFacts | ModuleFacts, measure: str, observed: int) -> Finding:
         since = window.facts.from_step if window.facts is not None else 0

@@ -39,12 +39,15 @@ def turned_share(end: Any) -> torch.Tensor | None:
 
     Errors: `RuntimeError` if the script has written over what the graph keeps.
     """
-    targets = _targets(end)
-    pictures = None if targets is None else _pictures(end)
-    if targets is None or pictures is None or len(pictures) != len(targets) or targets.device != pictures.device:
+    loss = _loss(end)
+    convolution = None if loss is None else _convolution(end)
+    if convolution is None:
+        return None
+    targets, pictures = kept(loss, "target"), kept(convolution, "input")
+    if targets is None or pictures is None or not _belong_together(pictures, targets):
         return None
     step = max(1, -(-max(targets.shape[-2:]) // _LONGEST))
-    if min(targets.shape[-2:]) < _SHORTEST * step or pictures.shape[-2:] != targets.shape[-2:]:
+    if min(targets.shape[-2:]) < _SHORTEST * step:
         return None
     with torch.no_grad():
         some = pictures.detach()[:_MOST_ROWS, :_MOST_CHANNELS, ::step, ::step].float()
@@ -91,25 +94,24 @@ def _explained(pictures: torch.Tensor, parts: torch.Tensor) -> torch.Tensor:
     return explained
 
 
-def _targets(end: Any) -> torch.Tensor | None:
-    """Return the first target for each place of pictures near the end of a graph."""
-    for node in _nodes(end, _NEAR_THE_END):
-        if node.name() in _TARGETS:
-            found = kept(node, "target")
-            if found is not None and found.dim() >= _OF_PLACES - 1 and len(found) >= _FEWEST_ROWS:
-                is_of_classes = found.dim() == _OF_PLACES - 1 and not found.is_floating_point()
-                is_of_values = found.dim() == _OF_PLACES and found.is_floating_point()
-                return found if is_of_classes or is_of_values else None
-    return None
+def _belong_together(pictures: torch.Tensor, targets: torch.Tensor) -> bool:
+    """Return True for pictures and targets of classes or values for each of their places."""
+    is_of_classes = targets.dim() == _OF_PLACES - 1 and not targets.is_floating_point()
+    is_of_values = targets.dim() == _OF_PLACES and targets.is_floating_point()
+    if not (is_of_classes or is_of_values) or pictures.dim() != _OF_PLACES or targets.device != pictures.device:
+        return False
+    return _FEWEST_ROWS <= len(targets) == len(pictures) and pictures.shape[-2:] == targets.shape[-2:]
 
 
-def _pictures(end: Any) -> torch.Tensor | None:
-    """Return the input of the convolution that reads data."""
-    for node in _nodes(end, MOST_NODES):
-        if node.name() in _CONVOLUTIONS and node.next_functions[0][0] is None:
-            found = kept(node, "input")
-            return found if found is not None and found.dim() == _OF_PLACES else None
-    return None
+def _loss(end: Any) -> Any:
+    """Return the first node near the end of a graph that keeps a target for each prediction."""
+    return next((node for node in _nodes(end, _NEAR_THE_END) if node.name() in _TARGETS), None)
+
+
+def _convolution(end: Any) -> Any:
+    """Return the node of the convolution that reads data."""
+    nodes = _nodes(end, MOST_NODES)
+    return next((node for node in nodes if node.name() in _CONVOLUTIONS and node.next_functions[0][0] is None), None)
 
 
 def _nodes(end: Any, most: int) -> Iterator[Any]:

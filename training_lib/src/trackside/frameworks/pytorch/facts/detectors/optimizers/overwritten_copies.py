@@ -64,10 +64,7 @@ class OverwrittenCopies:
         """Note the numbers of copies."""
         if pairs := self._pairs.get(optimizer):
             steps = self._watch.steps()
-            self._pairs[optimizer] = [
-                pair._replace(steps=steps, values=tuple(map(sample_of, both))) if (both := _both(pair)) else pair
-                for pair in pairs
-            ]
+            self._pairs[optimizer] = [_after(pair, steps) for pair in pairs]
 
     def of(self, optimizer: Optimizer) -> int:
         """Return the number of looks that found an overwritten copy."""
@@ -97,17 +94,22 @@ def _is_readable(parameter: torch.Tensor) -> bool:
     return is_plain and has_memory(parameter)
 
 
-def _both(pair: _Pair) -> tuple[torch.Tensor, torch.Tensor] | None:
+def _after(pair: _Pair, steps: int) -> _Pair:
+    """Return a pair with its numbers after a step."""
     one, other = pair.one(), pair.other()
-    return None if one is None or other is None or not (has_memory(one) and has_memory(other)) else (one, other)
+    if one is None or other is None or not (has_memory(one) and has_memory(other)):
+        return pair._replace(values=())
+    return pair._replace(steps=steps, values=(sample_of(one), sample_of(other)))
 
 
 def _is_overwritten(pair: _Pair, steps: int) -> bool:
     """Return True if one of a pair, with a gradient, has become the other or an average with it since its step."""
-    both = _both(pair)
-    if both is None or not pair.values or any(parameter.grad is None for parameter in both):
+    one, other = pair.one(), pair.other()
+    if one is None or other is None or not pair.values or not (has_memory(one) and has_memory(other)):
         return False
-    now = [sample_of(parameter) for parameter in both]
+    if one.grad is None or other.grad is None:
+        return False
+    now = [sample_of(one), sample_of(other)]
     if torch.equal(*now):
         return not torch.equal(*pair.values)
     is_next = steps == pair.steps + 1
