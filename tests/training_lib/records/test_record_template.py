@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as npst
 from trackside.contracts.errors import RecordError
 from trackside.records.protobuf_wire import write_bytes, write_double, write_number, write_varint
 from trackside.records.record_template import RecordTemplate
-from trackside.records.tfevents import FOOTER, TensorRecord, masked_crc, decode_record, encode_tensor
+from trackside.records.tfevents import FOOTER, TensorRecord, decode_record, encode_tensor, masked_crc
 
 WALL_TIME = 1_700_000_000.25
 

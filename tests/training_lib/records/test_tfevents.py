@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as npst
 
 from trackside.contracts.errors import RecordError
 from trackside.records.protobuf_wire import write_bytes, write_number, write_varint
-from trackside.records.tfevents import FOOTER, masked_crc, decode_record, encode_tensor, read_records
+from trackside.records.tfevents import FOOTER, decode_record, encode_tensor, masked_crc, read_records
 
 GOLDEN = Path(__file__).parent / "golden" / "step.tfevents"
 AT = {"step": 1234, "mode": "EVAL", "mode_step": 34, "wall_time": 1700000000.25}

@@ -164,7 +164,7 @@ def _read_alike(rows: Bytes, order: NDArray[np.intp]) -> Iterator[_Part]:
 
 
 def _of_histograms(record: memoryview, order: NDArray[np.intp]) -> Iterator[_Part]:
-    """Yield what histograms in a record say."""
+    """Yield the numbers of the histograms in a record."""
     for found in histograms_in(record):
         for statistic, value in found.numbers.items():
             arrays = np.array([found.step]), np.array([value]), np.array([found.time])

@@ -1,4 +1,4 @@
-"""Histograms of TensorBoard's event files: what they say of the values that they count.
+"""Histograms of TensorBoard's event files: the sizes of the values that they count.
 
 PyTorch's `add_histogram` writes a `HistogramProto` with exact sums; TensorFlow 2 and Keras write a tensor with a row
 (left, right, count) for each bucket, of which sums are known to the width of a bucket. Neither counts a value that is

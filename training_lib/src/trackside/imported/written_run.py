@@ -107,7 +107,7 @@ def _columns_of_training(found: NumberedLog, most_rows: int) -> tuple[dict[Key, 
 
 
 def _columns_of_tensors(found: NumberedLog, most_rows: int) -> dict[Key, Points]:
-    """Return what histograms say of weights and gradients."""
+    """Return the numbers of histograms of weights and gradients."""
     names = {tag: tensor_of(tag) for tag, _ in found.tensors}
     columns: dict[Key, Points] = {}
     for (tag, statistic), points in found.tensors.items():
