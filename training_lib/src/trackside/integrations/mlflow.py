@@ -19,18 +19,18 @@ FOLDER = "trackside"  # of the artifacts
 class Sink(TrackerSink):
     """Writes findings into a run of MLflow, by its id."""
 
-    def live_run(self) -> str:
+    def _live_run(self) -> str:
         """Return the id of the active run of this process; "" without one."""
         active = mlflow.active_run()
         return active.info.run_id if active else ""
 
-    def send(self, run: str, group: IssueGroup) -> None:
+    def _send(self, run: str, group: IssueGroup) -> None:
         """Write the card as an artifact, and a tag for the rule."""
         client = mlflow.MlflowClient()
         client.log_text(run, f"{issue_card(group)}\n", f"{FOLDER}/{group.lead.configuration_name}.txt")
         client.set_tag(run, f"trackside.{group.lead.configuration_name}", issue_title(group))
 
-    def conclude(self, run: str, groups: tuple[IssueGroup, ...], location: str) -> None:
+    def _conclude(self, run: str, groups: tuple[IssueGroup, ...], location: str) -> None:
         """Write the numbers and the severity of the problems as tags, and which of them recovered; add the report."""
         client = mlflow.MlflowClient()
         found = outcome_of(groups, location)

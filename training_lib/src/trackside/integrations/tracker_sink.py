@@ -21,12 +21,12 @@ class TrackerSink(ABC):
     def issue(self, group: IssueGroup) -> None:
         """Send a problem; see `IssueSink`."""
         if run := self._live():
-            self.send(run, group)
+            self._send(run, group)
 
     def finish(self, groups: tuple[IssueGroup, ...], location: str) -> None:
         """Send the result; see `IssueSink`."""
         if run := self._live():
-            self.conclude(run, groups, location)
+            self._conclude(run, groups, location)
 
     def send_all(self, groups: tuple[IssueGroup, ...], location: str) -> None:
         """Send all problems and the result, of a recorded run.
@@ -40,17 +40,17 @@ class TrackerSink(ABC):
         self.finish(groups, location)
 
     @abstractmethod
-    def live_run(self) -> Any:
+    def _live_run(self) -> Any:
         """Return the live run; None or "" without one."""
 
     @abstractmethod
-    def send(self, run: Any, group: IssueGroup) -> None:
+    def _send(self, run: Any, group: IssueGroup) -> None:
         """Send a problem to a run."""
 
     @abstractmethod
-    def conclude(self, run: Any, groups: tuple[IssueGroup, ...], location: str) -> None:
+    def _conclude(self, run: Any, groups: tuple[IssueGroup, ...], location: str) -> None:
         """Send the numbers of problems to a run."""
 
     def _live(self) -> Any:
-        self._run = self._run or self.live_run()
+        self._run = self._run or self._live_run()
         return self._run

@@ -23,15 +23,15 @@ LEVELS = {
 class Sink(TrackerSink):
     """Sends findings to a run of trackio, which passes alerts on to its webhook."""
 
-    def live_run(self) -> Any:
+    def _live_run(self) -> Any:
         """Return the live run of this thread."""
         return context_vars.current_run.get()
 
-    def send(self, run: Any, group: IssueGroup) -> None:
+    def _send(self, run: Any, group: IssueGroup) -> None:
         """Send an alert."""
         run.alert(f"Trackside: {issue_title(group)}", f"```\n{issue_card(group)}\n```", level=LEVELS[group.severity])
 
-    def conclude(self, run: Any, groups: tuple[IssueGroup, ...], location: str) -> None:
+    def _conclude(self, run: Any, groups: tuple[IssueGroup, ...], location: str) -> None:
         """Log the numbers of problems, and of those that recovered."""
         found = outcome_of(groups, location)
         run.log({"trackside/issues": found.issues, "trackside/recovered": found.recovered})

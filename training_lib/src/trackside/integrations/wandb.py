@@ -25,16 +25,16 @@ MOST_TITLE_CHARACTERS = 63  # as the documentation of `Run.alert` requires
 class Sink(TrackerSink):
     """Sends findings to a run of W&B."""
 
-    def live_run(self) -> Any:
+    def _live_run(self) -> Any:
         """Return the live run of this process."""
         return wandb.run
 
-    def send(self, run: Any, group: IssueGroup) -> None:
+    def _send(self, run: Any, group: IssueGroup) -> None:
         """Send an alert."""
         title = f"Trackside: {issue_title(group)}"[:MOST_TITLE_CHARACTERS]
         run.alert(title, f"```\n{issue_card(group)}\n```", level=LEVELS[group.severity])
 
-    def conclude(self, run: Any, groups: tuple[IssueGroup, ...], location: str) -> None:
+    def _conclude(self, run: Any, groups: tuple[IssueGroup, ...], location: str) -> None:
         """Write the numbers and the severity of the problems into summary, config and tags; add the report."""
         found = outcome_of(groups, location)
         run.summary["trackside/issues"] = found.issues
