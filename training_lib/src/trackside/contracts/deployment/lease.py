@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from trackside.contracts.deployment.table_item import Item, read_item_record, write_item
+from trackside.contracts.deployment.table_item import TableRecord, write_item
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.stored_fields import (
     FINITE,
@@ -62,8 +62,10 @@ class LeaseState(str, Enum):
 
 
 @dataclass(frozen=True)
-class LeaseRecord:
+class LeaseRecord(TableRecord):
     """An item. Moments are seconds since the epoch, 0: never."""
+
+    item_name = "The item of a lease"
 
     job: TrainingJob = field(metadata=stored(JOB))
     run_uri: str = field(metadata=stored(TEXT))
@@ -89,11 +91,6 @@ class LeaseRecord:
         """Return the item."""
         return write_item({"version": VERSION, **document_of(self)})
 
-    @classmethod
-    def from_item(cls, item: Item) -> LeaseRecord:
-        """Read an item. Raises `ConfigurationError`."""
-        return read_item_record(cls, item, subject="The item of a lease")
-
 
 def news_key(run_uri: str) -> str:
     """Return the key of a run's news."""
@@ -108,8 +105,10 @@ NEWS_KEY = Kind(
 
 
 @dataclass(frozen=True)
-class NewsRecord:
+class NewsRecord(TableRecord):
     """The moment at which a run was last written to, in seconds since the epoch."""
+
+    item_name = "The item of a run's news"
 
     run_uri: str = field(metadata=stored(NEWS_KEY, name="pk"))
     at: float = field(metadata=stored(FINITE))
@@ -123,8 +122,3 @@ class NewsRecord:
     def to_item(self) -> dict[str, dict[str, Any]]:
         """Return the item."""
         return write_item({"version": VERSION, **document_of(self)})
-
-    @classmethod
-    def from_item(cls, item: Item) -> NewsRecord:
-        """Read an item. Raises `ConfigurationError`."""
-        return read_item_record(cls, item, subject="The item of a run's news")

@@ -22,7 +22,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from trackside.contracts.deployment.table_item import JOB as JOB_OF_ITEM
-from trackside.contracts.deployment.table_item import Item, read_item_record, write_item
+from trackside.contracts.deployment.table_item import TableRecord, write_item
 from trackside.contracts.event import (
     DETAIL_TYPE,
     TERMINAL_JOB_STATUSES,
@@ -59,12 +59,14 @@ _RULE_RANKS = {status: rank for rank, status in enumerate(RuleEvaluationStatus)}
 
 
 @dataclass(frozen=True)
-class JobRecord:
+class JobRecord(TableRecord):
     """The known state of a training job. Moments are seconds since the epoch, 0: not known.
 
     run_uri    location of the run; "" for a job that only SageMaker Debugger watches
     evaluator  the processing job that judges it; "" is left out of the item, so that a later state keeps the stored one
     """
+
+    item_name = "The item of a training job"
 
     job: TrainingJob = field(metadata=stored(JOB_OF_ITEM))
     status: str = field(metadata=stored(TEXT))
@@ -109,11 +111,6 @@ class JobRecord:
         """Return the item; `expires_at` in seconds since the epoch, None: never."""
         return write_item({**item_key(self.job.arn, JOB, expires_at), **document_of(self)})
 
-    @classmethod
-    def from_item(cls, item: Item) -> JobRecord:
-        """Read an item. Raises `ConfigurationError`."""
-        return read_item_record(cls, item, subject="The item of a training job")
-
 
 def _evaluation_attributes(evaluation: RuleEvaluation) -> dict[str, str | int | float | bool | None]:
     """Return the whole evaluation as one text, and the values that people look for in a table."""
@@ -149,7 +146,7 @@ STEPS = Kind(
 
 
 @dataclass(frozen=True)
-class RuleRecord:
+class RuleRecord(TableRecord):
     """The latest status of one rule of one job.
 
     evaluation      the latest status
@@ -159,6 +156,8 @@ class RuleRecord:
                     step and count once
     revision        number of changes of this record
     """
+
+    item_name = "The item of a rule"
 
     evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
     first_found_at: float = field(default=0.0, metadata=stored(FINITE))
@@ -177,15 +176,12 @@ class RuleRecord:
         key = item_key(self.evaluation.job.arn, rule_key(self.evaluation.configuration_name), expires_at)
         return write_item({**key, **document_of(self)})
 
-    @classmethod
-    def from_item(cls, item: Item) -> RuleRecord:
-        """Read an item. Raises `ConfigurationError`."""
-        return read_item_record(cls, item, subject="The item of a rule")
-
 
 @dataclass(frozen=True)
-class HistoryRecord:
+class HistoryRecord(TableRecord):
     """One status of a rule of a job, and the event that brought it."""
+
+    item_name = "The item of a rule's history"
 
     evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
     event_id: str = field(default="", metadata=stored(TEXT))
@@ -200,11 +196,6 @@ class HistoryRecord:
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
         """Return the item; `expires_at` in seconds since the epoch, None: never."""
         return write_item({**item_key(self.evaluation.job.arn, self.key, expires_at), **document_of(self)})
-
-    @classmethod
-    def from_item(cls, item: Item) -> HistoryRecord:
-        """Read an item. Raises `ConfigurationError`."""
-        return read_item_record(cls, item, subject="The item of a rule's history")
 
 
 def job_record(change: TrainingJobStateChange, *, run_uri: str) -> JobRecord:

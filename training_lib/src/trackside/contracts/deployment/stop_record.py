@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from trackside.contracts.deployment.run_table import EVALUATION, item_key
-from trackside.contracts.deployment.table_item import Item, read_item_record, write_item
+from trackside.contracts.deployment.table_item import TableRecord, write_item
 from trackside.contracts.event import RuleEvaluation
 from trackside.contracts.stored_fields import (
     FINITE,
@@ -66,7 +66,7 @@ class Savings:
 
 
 @dataclass(frozen=True)
-class DecisionRecord:
+class DecisionRecord(TableRecord):
     """One decision about one finding.
 
     evaluation  the status with the finding
@@ -76,6 +76,8 @@ class DecisionRecord:
     event_id    the event that led to it
     savings     the most that a stop can save
     """
+
+    item_name = "The item of a decision"
 
     evaluation: RuleEvaluation = field(metadata=stored(EVALUATION))
     outcome: StopOutcome = field(metadata=stored(choice(StopOutcome)))
@@ -97,14 +99,9 @@ class DecisionRecord:
         """Return the item; `expires_at` in seconds since the epoch, None: never."""
         return write_item({**item_key(self.evaluation.job.arn, self.key, expires_at), **document_of(self)})
 
-    @classmethod
-    def from_item(cls, item: Item) -> DecisionRecord:
-        """Read an item. Raises `ConfigurationError`."""
-        return read_item_record(cls, item, subject="The item of a decision")
-
 
 @dataclass(frozen=True)
-class VetoRecord:
+class VetoRecord(TableRecord):
     """A person's order to let a job go on.
 
     It holds for all findings from before `at`, and for the deployment's cool-down after it.
@@ -115,6 +112,8 @@ class VetoRecord:
     reason   a sentence
     """
 
+    item_name = "The item of a veto"
+
     job_arn: str = field(metadata=stored(TEXT, name="pk"))
     at: float = field(metadata=stored(FINITE))
     by: str = field(default="", metadata=stored(TEXT))
@@ -123,8 +122,3 @@ class VetoRecord:
     def to_item(self, *, expires_at: int | None) -> dict[str, dict[str, Any]]:
         """Return the item; `expires_at` in seconds since the epoch, None: never."""
         return write_item({**item_key(self.job_arn, VETO, expires_at), **document_of(self)})
-
-    @classmethod
-    def from_item(cls, item: Item) -> VetoRecord:
-        """Read an item. Raises `ConfigurationError`."""
-        return read_item_record(cls, item, subject="The item of a veto")

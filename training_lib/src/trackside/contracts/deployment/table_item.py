@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.fields import Fields
 from trackside.contracts.stored_fields import Kind, record_of
 
-T = TypeVar("T")
+T = TypeVar("T", bound="TableRecord")
 
 Item = Mapping[str, Mapping[str, Any]]
 
@@ -32,16 +32,25 @@ def read_item(item: Item) -> Fields:
     return Fields({name: _read(name, typed) for name, typed in item.items()}, where="")
 
 
-def read_item_record(kind: type[T], item: Item, *, subject: str) -> T:
-    """Return the record of an item.
+class TableRecord:
+    """Base of a dataclass with stored fields that is an item. `item_name` is its name in errors."""
 
-    Raises:
-        ConfigurationError: With every problem of the item.
-    """
-    fields = read_item(item)
-    record = record_of(kind, fields)
-    fields.finish(subject=subject)
-    return record
+    item_name: ClassVar[str]
+
+    @classmethod
+    def from_item(cls: type[T], item: Item) -> T:
+        """Read an item.
+
+        Args:
+            item: The item.
+
+        Raises:
+            ConfigurationError: With every problem of the item.
+        """
+        fields = read_item(item)
+        record = record_of(cls, fields)
+        fields.finish(subject=cls.item_name)
+        return record
 
 
 JOB = Kind(
