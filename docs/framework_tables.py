@@ -298,6 +298,7 @@ REASONS: Mapping[str, tuple[str, str]] = {
     "collapsed-views": (OF_NETWORKS, "graphs are not read"),
     "misplaced-targets": (OF_NETWORKS, "graphs are not read"),
     "trained-target": (OF_NETWORKS, "graphs are not read"),
+    "flat-function": (OF_NETWORKS, "graphs are not read"),
     "wrong-axis": (OF_NETWORKS, "the graph of a loss is not read"),
 }
 EXCEPTIONS: Mapping[tuple[str, str], str] = {

@@ -102,6 +102,7 @@ class Cause(str, Enum):
     COLLAPSED_VIEWS = "collapsed-views"
     MISPLACED_TARGETS = "misplaced-targets"
     TRAINED_TARGET = "trained-target"
+    FLAT_FUNCTION = "flat-function"
 
 
 @dataclass(frozen=True)
@@ -319,6 +320,10 @@ EXPLANATIONS = {
     Cause.TRAINED_TARGET: Explanation(
         "the loss sends gradients into its own target, or into the weight of a log-probability",
         "Compute targets and advantages without gradients: torch.no_grad(), or .detach().",
+    ),
+    Cause.FLAT_FUNCTION: Explanation(
+        "a function without a slope, as round or sign, lets no gradient through to weights",
+        "Pass gradients straight through: x + (x.round() - x).detach().",
     ),
     Cause.COLLAPSED_VIEWS: Explanation(
         "the model gives nearly the same for all samples, so that two views of one are alike for nothing",

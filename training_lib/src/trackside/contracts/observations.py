@@ -209,6 +209,13 @@ OTHER_AXIS = Observation(
     "number of places along an axis over which a softmax makes weights, that are then summed over another axis by a "
     "product of matrices; 0 without one",
 )
+FLAT_FUNCTION = Observation[tuple[str, ...]](
+    "flat_function",
+    (),
+    "the name of a function without a slope, and the shapes of parameters that it reaches only through such ones: "
+    '("round", "(16, 8)"); at most eight, () for none',
+    item=str,
+)
 MOVED_AXIS = Observation(
     "moved_axis",
     0,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ParameterFacts
-from trackside.contracts.observations import TRAINING_MODE_EVALUATIONS
+from trackside.contracts.observations import FLAT_FUNCTION, TRAINING_MODE_EVALUATIONS
 from trackside.contracts.run.recorded_names import GRADIENTS_KEPT
 from trackside.evidence.question import Answer, Known, question
 from trackside.situation.aims import has_several_aims
@@ -131,3 +131,16 @@ def _share_of_parameters(known: Known, is_meant: Callable[[ParameterFacts], bool
         return None
     count = sum(map(is_meant, facts.parameters))
     return f"{count} of {len(facts.parameters)} parameters {words}" if count else False
+
+
+@question(
+    supports=(Cause.FLAT_FUNCTION,),
+    explains=(Cause.VANISHING_GRADIENTS, Cause.DEAD_UNITS, Cause.FROZEN_PARAMETERS, Cause.LEARNING_RATE_TOO_LOW),
+)
+def flat_functions(known: Known) -> Answer:
+    """A function without a slope stands before weights."""
+    facts = known.window.facts
+    if facts is None or not facts.losses:
+        return None
+    names = [FLAT_FUNCTION.of(loss)[:1] for loss in facts.losses]
+    return f"no gradient gets through {names[0][0]} to weights behind it" if all(names) else False
