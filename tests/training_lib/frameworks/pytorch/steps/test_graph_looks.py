@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from tests.training_lib.frameworks.pytorch.statistics.test_readings import capturing, column, opened
 from trackside.contracts.capture_request import StatisticsRequest
-from trackside.contracts.run.recorded_names import STEP_WEIGHT, TOKEN_WEIGHTS, loss_term
+from trackside.contracts.run.recorded_names import STEP_WEIGHT, TOKEN_WEIGHTS, TURNED_TARGETS, loss_term
 from trackside.frameworks.pytorch.steps import graph_looks as module
 from trackside.frameworks.pytorch.steps.graph_looks import next_look
 
@@ -111,3 +111,37 @@ def test_a_step_of_one_pass_has_no_weights(tmp_path: Path) -> None:
     with capturing(tmp_path, statistics=StatisticsRequest()):
         accumulate(divides_by_all=False, batches=1)
     assert not column(opened(tmp_path), TOKEN_WEIGHTS, "mean")
+
+
+def colour(*, is_flipped: bool, is_dense: bool) -> None:
+    """Train a convolution on pictures, and targets for each place or for the whole."""
+    torch.manual_seed(0)
+    model = nn.Conv2d(1, 1, 3, padding=1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(400):
+        pictures = functional.interpolate(torch.randn(8, 1, 8, 8), size=16, mode="bilinear")
+        wanted = pictures.flip(-1) if is_flipped else pictures
+        found = model(pictures)
+        optimizer.zero_grad()
+        (
+            functional.mse_loss(found, wanted) if is_dense else functional.mse_loss(found.mean(3), wanted.mean(3))
+        ).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("is_flipped", "is_dense", "least", "most"),
+    [
+        pytest.param(True, True, 0.5, 1.0, id="flipped"),
+        pytest.param(False, True, 0.0, 0.0, id="in place"),
+        pytest.param(True, False, 0.0, 0.0, id="not for each place"),
+    ],
+)
+def test_dense_targets_are_looked_at_a_few_times(
+    tmp_path: Path, *, is_flipped: bool, is_dense: bool, least: float, most: float
+) -> None:
+    with capturing(tmp_path, statistics=StatisticsRequest()):
+        colour(is_flipped=is_flipped, is_dense=is_dense)
+    found = column(opened(tmp_path), TURNED_TARGETS, "mean")
+    assert len(found) == (module._MOST_TURNED if is_dense else 0)
+    assert all(least <= share <= most for share in found.values())
