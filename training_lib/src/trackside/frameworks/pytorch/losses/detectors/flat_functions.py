@@ -1,7 +1,7 @@
-"""Functions whose slope is zero everywhere, between a loss and parameters that no other way leads to.
+"""Functions without a slope, between a loss and parameters that no other way leads to.
 
-The gradient of `round`, `sign` or `floor` is zero: what lies behind is never trained, without any error. Where gradients
-pass straight through, as in `x + (x.round() - x).detach()`, the function is no part of the graph. No value is read.
+The gradient of `round`, `sign` or `floor` is zero: what lies behind is never trained, without any error. Where one
+passes straight through, as in `x + (x.round() - x).detach()`, the function is no part of the graph. No value is read.
 """
 
 from __future__ import annotations
