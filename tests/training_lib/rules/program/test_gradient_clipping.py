@@ -57,13 +57,14 @@ def by_hand(
     loss: Mapping[int, float] = STUCK,
     weight: Mapping[int, float] | None = None,
     fires: bool = False,
+    facts: ModelFacts = PLAIN,
 ) -> RuleCase:
     """Gradients of several tensors after what a script did to them, unseen by any hook."""
     recorded: dict[str, dict[str, Mapping[int, Any]]] = {
         f"gradient/Net_{place}.weight": {"l2": values} for place, values in enumerate(norms)
     }
     recorded |= {LOSS: {"mean": loss}, W: {"update_ratio": steady(ratio, 100), "l2": weight or steady(4.0, 100)}}
-    return RuleCase(name, recorded=recorded, fires=("gradients",) if fires else (), facts=PLAIN)
+    return RuleCase(name, recorded=recorded, fires=("gradients",) if fires else (), facts=facts)
 
 
 NOISE = np.random.default_rng(0).uniform(0.5, 1.5, 100)
@@ -89,6 +90,7 @@ CASES = [
     by_hand("by value, to the last element", steady(1e-5, 100), steady(2e-5, 100), fires=True),
     by_hand("by value, half of the tensors", steady(1e-5, 100), steady(2e-5, 100), NOISY, fires=True),
     by_hand("divided by their norm", *PARTS, fires=True),
+    by_hand("divided by their norm, which Adam does anyhow", *PARTS, facts=ADAM),
     by_hand("as they are", NOISY, OTHER),
     by_hand("by value, but for a few elements", along([1e-5, 1e-5, 9e-6] * 34), steady(2e-5, 100), NOISY, fires=True),
     by_hand("by value, at times", *[along([1e-5, *NOISE[i : i + 4]] * 20) for i in (0, 9, 20)], NOISY, fires=True),

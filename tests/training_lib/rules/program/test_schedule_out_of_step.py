@@ -82,6 +82,11 @@ CASES = [
     case("a cosine of all batches", cosine(STEPS), length=STEPS),
     case("a cosine of one pass, by batches, which goes up again", cosine(PER_EPOCH), length=PER_EPOCH),
     case("a cosine of ten epochs by batches, within the second pass", cosine(10)[: 2 * PER_EPOCH], length=10),
+    case("rates for factors", 1e-4 * (0.5 + 0.5 * np.cos(np.arange(STEPS) / STEPS)), highest=0.01, fires=True),
+    case("the same after a warm-up", 1e-4 * WARM, highest=0.01, fires=True),
+    case("the same, still rising", 1e-4 * WARM[:110], highest=0.01),
+    case("a warm-up that passes the square", 0.01 * WARM, highest=0.01),
+    case("a hundredth for good", np.full(STEPS, 1e-4 * 1.01), highest=0.01),
     case("a cosine of ten epochs by batches, in a loop by hand", cosine(10), length=10, epochs=False),
 ]
 
@@ -90,8 +95,13 @@ test_cases = every_case(ScheduleOutOfStep(), CASES)
 
 @pytest.mark.parametrize(
     ("case", "words"),
-    [(CASES[0], "10 places"), (CASES[3], "never stepped"), (CASES[6], "once per epoch")],
-    ids=["often", "never", "seldom"],
+    [
+        (CASES[-6], "by a rate, 0.01"),
+        (CASES[0], "10 places"),
+        (CASES[3], "never stepped"),
+        (CASES[6], "once per epoch"),
+    ],
+    ids=["square", "often", "never", "seldom"],
 )
 def test_the_message_names_the_pace(case: RuleCase, words: str) -> None:
     (finding,) = assert_case(ScheduleOutOfStep(), case)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trackside.frameworks.pytorch.losses.target_places import target_places
+from trackside.frameworks.pytorch.losses.target_places import target_places, tokens_of
 
 ROWS, WIDTH, WORDS, NONE = 4, 9, 50, -100
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -79,3 +79,30 @@ def test_rows_of_one_word_are_the_next_tokens() -> None:
     place = target_places(inside(model(tokens), tokens).grad_fn, [tokens])
     assert place is not None
     assert float(place) == -1
+
+
+class Tagger(nn.Module):
+    """A model with tables for words and for places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places, self.out = nn.Embedding(WORDS, 8), nn.Embedding(WIDTH, 8), nn.Linear(8, WORDS)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        found: Tensor = self.out(torch.tanh(self.words(tokens) + self.places(torch.arange(WIDTH))))
+        return found
+
+
+def test_tokens_that_tables_were_asked_for() -> None:
+    torch.manual_seed(0)
+    model, tokens = Tagger(), words(2)
+    for loss, place in (PLACES["both shift"], PLACES["the loop shifts"], PLACES["targets of their own"]):
+        end = loss(model(tokens), tokens).grad_fn
+        (found,) = tokens_of(end)
+        assert torch.equal(found, tokens)
+        at = target_places(end, [found])
+        assert at is not None
+        assert float(at) == place
+    assert tokens_of(model(tokens).square().mean().grad_fn) == []
+    flat = nn.Linear(WIDTH, WORDS)(tokens.float())
+    assert tokens_of(functional.cross_entropy(flat, tokens[:, 0]).grad_fn) == []

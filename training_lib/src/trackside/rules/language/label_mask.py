@@ -20,6 +20,7 @@ from trackside.contracts.run.recorded_names import (
     UNLABELLED_ROWS,
 )
 from trackside.contracts.verdict import Finding
+from trackside.evidence.suspects import Suspect
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import Rule, parameter
 from trackside.situation.constants import ALL_BUT_A_FEW, ALL_BUT_CHANCE, MOST, NEARLY_ALL
@@ -107,6 +108,11 @@ class LabelMask(Rule):
     paced = True
     since = "0.1"
     likely_causes = (Cause.LABEL_MASK,)
+    suspects = (
+        Suspect(Cause.LABEL_MASK, "labels are shifted twice, by the data and by the model or its loss", (_PLACES[2],)),
+        Suspect(Cause.LABEL_MASK, "labels are not shifted", (_PLACES[0],)),
+        Suspect(Cause.LABEL_MASK),
+    )
     shows_its_cause = True
     what_to_do = (
         "Print the tokens of one row beside its labels: padding -100, the answer and its end not.",

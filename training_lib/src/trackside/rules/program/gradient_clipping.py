@@ -111,7 +111,11 @@ class GradientClipping(Rule):
         """Return one finding per worker with gradients that are cut where no hook sees it."""
         ratio, learned = Evidence(window).update_ratio, learned_share(window)
         is_slow = ratio is not None and ratio < HARDLY_VISIBLE
-        if not (is_slow or _shrink(window)) or (learned is not None and learned >= LEARNED):
+        if (
+            _are_free_of_scale(window.facts)
+            or not (is_slow or _shrink(window))
+            or (learned is not None and learned >= LEARNED)
+        ):
             return []
         by_worker: dict[str, list[NDArray[np.float64]]] = {}
         for panel in window.newest(tuple(window.tensors("gradients")), "l2", last=self.steps, mode=None):

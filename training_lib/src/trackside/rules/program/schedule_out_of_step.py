@@ -15,15 +15,26 @@ from trackside.contracts.run.recorded_names import EPOCH
 from trackside.contracts.verdict import Finding
 from trackside.rules.details import Details
 from trackside.rules.rule import Rule, parameter
-from trackside.situation.constants import FEWEST, FEWEST_CHANGES, LONGEST_WARM_UP, MOST, SEVERAL, SHORT_STRETCH
+from trackside.situation.constants import (
+    ENOUGH_STEPS,
+    FEWEST,
+    FEWEST_CHANGES,
+    LONGEST_WARM_UP,
+    MOST,
+    SEVERAL,
+    SHORT_STRETCH,
+    VISIBLE,
+)
 from trackside.trial.window import Column, Window
 
-SWINGS, TOO_OFTEN, NEVER, TOO_SELDOM = (
+SWINGS, TOO_OFTEN, NEVER, TOO_SELDOM, SQUARE = (
     "swings of the rate in one pass over the data",
     "places by which the schedule moves on at a time",
     "steps of the schedule",
     "turns of the warm-up",
+    "highest rate, which is the square of the optimizer's",
 )
+_OF_FACTORS = frozenset({"LambdaLR", "MultiplicativeLR"})
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,9 @@ class ScheduleOutOfStep(Rule):
         4. *In a fraction of a pass*: a schedule that is made to fall once (CosineAnnealingLR) falls and rises again
            within one pass over the data, and the training goes on for three passes.
 
+        5. *A rate for a factor*: a schedule that multiplies (LambdaLR) gives rates, so that the highest rate so far is
+           the square of the optimizer's, and it has not been passed for 30 measured steps.
+
         A schedule that holds the highest rate from the start does little harm while it waits, and is silent. So are
         schedules of other libraries, and those that follow a measure.
 
@@ -96,6 +110,7 @@ class ScheduleOutOfStep(Rule):
     shows_its_cause = True
     what_to_do = (
         "Call scheduler.step() at one place: once per batch or once per epoch, as its numbers count.",
+        "Let the function of LambdaLR return a factor, 1 for the optimizer's own rate.",
         "Print the learning rate of each epoch before a long run.",
     )
 
@@ -122,6 +137,8 @@ class ScheduleOutOfStep(Rule):
             "stepped, and ends long before the training.",
             NEVER: f"The schedule of {lead.subject} was never stepped: the learning rate stays at its first value, "
             f"{Rate.of(lead).share:.0%} of the highest.",
+            SQUARE: f"The schedule of {lead.subject} multiplies the optimizer's rate by a rate, {lead.threshold:.2g}: "
+            f"the highest one is {lead.observed:.2g}.",
         }.get(
             lead.measure,
             f"The learning rate of {lead.subject} changes so seldom that its warm-up would take {lead.observed:.0f} "
@@ -136,6 +153,10 @@ class ScheduleOutOfStep(Rule):
             yield self._finding(window, optimizer, TOO_OFTEN, float(schedule.calls), threshold=1.0)
             return
         for column in window.statistic(f"hyperparameters/{optimizer.name}/group_0/lr", "mean", mode=None):
+            if schedule.type_name in _OF_FACTORS and is_of_squares(column.values, highest=schedule.highest):
+                highest, share = float(column.values.max()), float(column.values.max() / schedule.highest)
+                yield self._finding(window, optimizer, SQUARE, highest, threshold=schedule.highest, share=share)
+                return
             swings = self._swings(window, column, schedule.length)
             if swings >= 1:
                 yield self._finding(window, optimizer, SWINGS, swings, threshold=1.0)
@@ -186,7 +207,7 @@ class ScheduleOutOfStep(Rule):
             since_step=0,
             measure=measure,
             observed=observed,
-            relation="<" if measure == NEVER else ">",
+            relation="<" if measure in {NEVER, SQUARE} else ">",
             threshold=threshold,
             statistics=Rate(share).numbers(),
             place=optimizer.line,
@@ -208,3 +229,15 @@ def turns_of_warm_up(rates: NDArray[np.float64], *, highest: float) -> float | N
     if count < FEWEST_CHANGES or SHORT_STRETCH * count > len(rates) or (changes < 0).any():
         return None
     return count * float((highest - rates[0]) / (rates[-1] - rates[0]))
+
+
+def is_of_squares(rates: NDArray[np.float64], *, highest: float) -> bool:
+    """Return True if the highest of these rates is the square of the optimizer's, and stays so.
+
+    Args:
+        rates: The rate at each step, oldest first, shape (n,).
+        highest: The optimizer's own.
+    """
+    place = int(np.argmax(rates))
+    is_square = 0 < highest < MOST and abs(float(rates[place]) / highest**2 - 1) < VISIBLE
+    return bool(is_square and len(rates) - place > ENOUGH_STEPS)

@@ -19,6 +19,7 @@ from trackside.frameworks.pytorch.losses.targets import LAYERS
 NEXT, UNKNOWN = 1.0, -1.0
 _PLACES = 3  # ahead of a token, that are tried: itself, the next, the one after
 _MOST_NODES = 256  # between a loss and the last layer of its model
+_MOST_NODES_TO_TOKENS = 4000  # between a loss and the tables of embeddings of its model
 _KEPT = {"NllLossBackward0": "target", "NllLoss2DBackward0": "target", "GatherBackward0": "index"}
 _SAME, _OTHER = 0.99, 0.5  # shares of targets that are, and are not, at a place
 _FEWEST_TARGETS = 8
@@ -41,6 +42,27 @@ def target_places(end: Any, batches: Sequence[torch.Tensor]) -> torch.Tensor | N
         return None
     places = torch.stack(found)
     return torch.where((places == NEXT).any(), NEXT, places.max())
+
+
+def tokens_of(end: Any) -> list[torch.Tensor]:
+    """Return the whole numbers that tables of embeddings were asked for on the way to a loss, each rows and places.
+
+    Raises:
+        RuntimeError: The script has written over what the graph keeps.
+    """
+    found, seen, order = list[torch.Tensor](), {end}, [end]
+    if not any(True for _ in _targets(end)):
+        return found
+    for node in order:
+        if type(node).__name__ == "EmbeddingBackward0":
+            tokens = kept(node, "indices")
+            if tokens is not None and tokens.dim() == 2 and tokens.shape[1] > _PLACES:
+                found.append(tokens.detach())
+        for following, _ in getattr(node, "next_functions", ()):
+            if following is not None and following not in seen and len(order) < _MOST_NODES_TO_TOKENS:
+                seen.add(following)
+                order.append(following)
+    return found
 
 
 def _targets(end: Any) -> Iterator[torch.Tensor]:

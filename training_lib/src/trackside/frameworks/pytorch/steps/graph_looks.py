@@ -37,7 +37,7 @@ from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.losses.attention import attention_nodes, numbers_of
 from trackside.frameworks.pytorch.losses.target_columns import column_numbers
-from trackside.frameworks.pytorch.losses.target_places import target_places
+from trackside.frameworks.pytorch.losses.target_places import target_places, tokens_of
 from trackside.frameworks.pytorch.losses.terms import TermGradients
 from trackside.frameworks.pytorch.losses.token_weights import TokenWeights
 from trackside.frameworks.pytorch.losses.turned_targets import turned_share
@@ -54,6 +54,7 @@ _REMEMBERED = 50
 _CALM_INTERVALS = 4  # usual intervals after a burst, in which no other begins
 _INTERVAL_AT_FIRST = 50
 _MOST_TURNED = 12  # looks at the sides of dense targets
+_FEW_MISSES = 2  # further looks for tokens in a model without any
 _PLACES_AT_FIRST = 12  # steps, at each of which the places of targets are looked at
 _REGULAR_UNTIL = 200  # where few looks are taken, they lie at irregular places: see `capture/ground/irregular.py`
 _PACES = ((20, 5), (200, 20), (2000, 100))  # up to this step one look in so many
@@ -101,6 +102,7 @@ class GraphLooks:
         self._weights: TokenWeights | None = None  # of the open step, at steps that look at terms
         self._view_misses = 0
         self._turned_looks = _MOST_TURNED
+        self._other_places = _PLACES_AT_FIRST
         self._attention = _AttentionPace()
         self.backward_begins: Callable[[torch.Tensor], None] = protect(self._backward_begins)
         self._end = protect(self._ended)
@@ -194,11 +196,26 @@ class GraphLooks:
         batches = self._tokens()
         try:
             with torch.no_grad():
-                found = target_places(end, batches) if batches else None
+                found = target_places(end, batches) if batches else self._places_of_others(end)
         except RuntimeError:  # as above
             return
         if found is not None:
             self._add(TARGET_PLACES, "mean", found)
+
+    def _places_of_others(self, end: Any) -> torch.Tensor | None:
+        """Return the place of targets ahead of the tokens of a model that is none of transformers.
+
+        Its targets may well be the tokens themselves, as of an auto-encoder: that is not recorded.
+        """
+        if not self._other_places:
+            return None
+        self._other_places -= 1
+        tokens = tokens_of(end)
+        if not tokens:
+            self._other_places = min(self._other_places, _FEW_MISSES)
+            return None
+        found = target_places(end, tokens)
+        return found if found is not None and float(found) > 0 else None
 
     def _look_at_gradients(self) -> None:
         distributed = torch.distributed
