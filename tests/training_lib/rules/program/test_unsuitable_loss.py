@@ -13,6 +13,7 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts
 from trackside.contracts.observations import (
     BEYOND_REACH,
+    BLANK_LABELS,
     COMPARED_WITH,
     DIVERGENCE_OF,
     LEAST_SHARE,
@@ -115,6 +116,8 @@ CASES = [
     case(
         "several classes a row", LossFacts(CE, "CrossEntropyLoss", observed={SEVERAL_CLASSES: 0.9}), BRIEF, fires=True
     ),
+    case("a label that is the blank", LossFacts(CE, "CTCLoss", observed={BLANK_LABELS: 0.1}), BRIEF, fires=True),
+    case("labels without the blank", LossFacts(CE, "CTCLoss"), BRIEF),
     case("several classes in a few rows", LossFacts(CE, "CrossEntropyLoss", observed={SEVERAL_CLASSES: 0.4}), BRIEF),
     case(
         "cosines over a temperature",

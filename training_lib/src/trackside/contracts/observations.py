@@ -233,6 +233,9 @@ SEVERAL_CLASSES = Observation(
     0.0,
     "of cross entropy given probabilities: share of the rows of targets, zeros and ones, with more than one one",
 )
+BLANK_LABELS = Observation(
+    "blank_labels", 0.0, "of CTC: share of its labels that are the number of the blank, of the first loss that is seen"
+)
 LEAST_SHARE = Observation(
     "least_share",
     0.0,

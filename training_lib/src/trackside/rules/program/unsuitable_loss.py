@@ -12,6 +12,7 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts
 from trackside.contracts.observations import (
     BEYOND_REACH,
+    BLANK_LABELS,
     COMPARED_WITH,
     DIVERGENCE_OF,
     LEAST_SHARE,
@@ -47,7 +48,7 @@ from trackside.trial.window import Column, Window
 
 (
     SIGN, BELOW_ZERO, ONE_CLASS, BROADCAST, RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_PROBABILITIES,
-    NO_LOGARITHMS, NARROW, SEVERAL,
+    NO_LOGARITHMS, NARROW, SEVERAL, BLANK,
 ) = (
     "factor of the loss",
     "loss that cannot be negative",
@@ -62,12 +63,13 @@ from trackside.trial.window import Column, Window
     "log-probabilities before a divergence",
     "share of the loss of equal scores that can be won",
     "share of the targets that name one class",
+    "share of the labels that are not the blank",
 )  # fmt: skip
 _MAY_BE_MEANT = {RUNAWAY, AT_MARGIN, LIKELIHOOD, REACH, ONE_SIDED, NO_LOGARITHMS, NARROW, SEVERAL}
 _OF_SCORES = {"CrossEntropyLoss", "BCEWithLogitsLoss"}
 _NEVER_NEGATIVE = (
     "CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss",
-    "HingeEmbeddingLoss", "MarginRankingLoss", "MultiMarginLoss", "TripletMarginLoss", "SoftMarginLoss",
+    "HingeEmbeddingLoss", "MarginRankingLoss", "MultiMarginLoss", "TripletMarginLoss", "SoftMarginLoss", "CTCLoss",
 )  # fmt: skip
 
 
@@ -86,8 +88,8 @@ class UnsuitableLoss(LossRule):
 
         1. Sign: the loss is multiplied by a negative number before `backward`. Programs with several optimizers are
            left out: a generator may well maximise the loss of the other.
-        2. Below zero: the median of the newest `steps` losses is negative. For NLLLoss that means that it was given
-           scores, not log-probabilities.
+        2. Below zero: the median of the newest `steps` losses is negative. For NLLLoss and CTC that means that it was
+           given scores, not log-probabilities.
         3. One class: cross entropy over a single output, which is zero whatever the model says.
         4. Broadcasting: a column of n predictions met a row of n targets, so that each prediction was compared with
            every target. Or each of k scores met the number of the class, as one target for all of them. Of losses by
@@ -120,6 +122,7 @@ class UnsuitableLoss(LossRule):
             entropy. With that, training can win less than `least` of what equal scores cost.
         12. Several classes, a warning only: cross entropy is given rows of zeros and ones as probabilities, and most
             rows name more than one class. Such targets are for `BCEWithLogitsLoss`, or are to be divided by their sum.
+        13. The blank: a label of CTC has its number.
 
         Not seen: the flipped sign of a ranking, of a reward less a baseline or of a hinge on two classes is a sound
         loss of the opposite task, with the same numbers. A loss that was written by hand has no known range.
@@ -158,13 +161,10 @@ class UnsuitableLoss(LossRule):
             (AT_MARGIN,),
         ),
         Suspect(Cause.LOSS_SIGN, "{comparison}", (SIGN,)),
-        Suspect(
-            Cause.WRONG_LOSS, "the model's last function keeps the predictions from the targets", (REACH, ONE_SIDED)
-        ),
+        Suspect(Cause.WRONG_LOSS, "the model's last function keeps it from the targets", (REACH, ONE_SIDED)),
+        Suspect(Cause.WRONG_LOSS, "a label has the number of its blank: count labels from 1", (BLANK,)),
         Suspect(Cause.DEAD_UNITS, only=(REACH, ONE_SIDED)),
-        Suspect(
-            Cause.WRONG_LOSS, "it expects probabilities and gets scores: say from_logits=True", (NO_PROBABILITIES,)
-        ),
+        Suspect(Cause.WRONG_LOSS, "it expects probabilities and gets scores: from_logits=True", (NO_PROBABILITIES,)),
         Suspect(
             Cause.WRONG_LOSS, "a divergence is given probabilities or scores, not their logarithms", (NO_LOGARITHMS,)
         ),
@@ -230,6 +230,8 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
     """Return the misuse of a loss with the value `level`; None without evidence of one."""
     if others := COMPARED_WITH.of(loss):
         return Misuse(BROADCAST, 1 / others, 1.0)
+    if BLANK_LABELS.of(loss):
+        return Misuse(BLANK, 1 - BLANK_LABELS.of(loss), 1.0)
     if LOWERS_LIKELIHOOD.of(loss) and not has_several_aims:
         return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:
