@@ -230,8 +230,6 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
     """Return the misuse of a loss with the value `level`; None without evidence of one."""
     if others := COMPARED_WITH.of(loss):
         return Misuse(BROADCAST, 1 / others, 1.0)
-    if BLANK_LABELS.of(loss):
-        return Misuse(BLANK, 1 - BLANK_LABELS.of(loss), 1.0)
     if LOWERS_LIKELIHOOD.of(loss) and not has_several_aims:
         return Misuse(LIKELIHOOD, -1.0, 0.0)
     if loss.type_name not in _NEVER_NEGATIVE:
@@ -245,6 +243,8 @@ def misuse(loss: LossFacts, *, level: float, has_several_aims: bool) -> Misuse |
 
 
 def _beside_its_targets(loss: LossFacts) -> Misuse | None:
+    if BLANK_LABELS.of(loss):
+        return Misuse(BLANK, 1 - BLANK_LABELS.of(loss), 1.0)
     if DIVERGENCE_OF.of(loss):
         return Misuse(NO_LOGARITHMS, 0.0, 1.0)
     if SEVERAL_CLASSES.of(loss) > MOST:

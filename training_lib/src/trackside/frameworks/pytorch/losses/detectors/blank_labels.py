@@ -21,7 +21,7 @@ def blank_labels(loss: SeenLoss) -> float:
     Raises:
         RuntimeError: The script has written over what the graph keeps.
     """
-    node = next((each for each in _nodes(loss.end) if type(each).__name__ == _CTC), None)
+    node: Any = next((each for each in _nodes(loss.end) if type(each).__name__ == _CTC), None)
     labels = kept(node, "targets") if node is not None else None
     if labels is None or not labels.numel():
         return 0.0
