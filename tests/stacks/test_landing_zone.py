@@ -42,6 +42,7 @@ GIVEN = [
     BOUNDARY,
     BOUNDARY_OF_SPOKE,
     HUB_OF_STAGING["trackside:key_arn"],
+    LARGEST["trackside:resume_roles"],
     VOLUME_KEY,
     CERTIFICATE,
 ]
@@ -203,7 +204,8 @@ def test_a_spoke_lets_the_hub_do_one_thing(spoke: Resources) -> None:
         if "Stop" in name
         for s in p["PolicyDocument"]["Statement"]
     ]
-    asks = {"StringLike": {"aws:ResourceTag/trackside:actions": "*StopTraining*"}}  # of SageMaker Debugger's rules
+    both = ["*StopTraining*", "*ResumeTraining*"]  # each of them stops
+    asks = {"StringLike": {"aws:ResourceTag/trackside:actions": both}}  # of SageMaker Debugger's rules
     assert allowed == [
         ("sagemaker:StopTrainingJob", {"Null": {"aws:ResourceTag/trackside:run": "false"}}),
         ("sagemaker:StopTrainingJob", asks),

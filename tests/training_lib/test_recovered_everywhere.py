@@ -182,6 +182,7 @@ def test_no_place_is_forgotten() -> None:
         "integrations/mlflow.py": "a tracker: `outcome_of`, and the title of each problem",
         "integrations/notifying_observer.py": "sends messages: `issue_title`",
         "integrations/open_telemetry.py": "sends the number of those that stand, and an event as a problem comes",
+        "integrations/tracker_sink.py": "gives problems to a tracker, as its base class",
         "integrations/trackio.py": "a tracker: `outcome_of`",
         "integrations/wandb.py": "a tracker: `outcome_of`",
         "runs/judgement.py": "an object for notebooks: `problem_text`",

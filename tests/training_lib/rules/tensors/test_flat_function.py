@@ -6,7 +6,7 @@ from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts
 from trackside.contracts.observations import FLAT_FUNCTION
-from trackside.rules.program.flat_function import FlatFunction
+from trackside.rules.tensors.flat_function import FlatFunction
 from trackside.testing.rule_case import RuleCase, assert_case
 
 RECORDED = {"Loss_output_0": {"mean": {0: 1.0, 10: 1.0}}}

@@ -27,8 +27,10 @@ class FlatFunction(LossRule):
         gradient of their own, most simply one that passes straight through.
 
     How it decides:
-        In the graph of the training's loss: parameters to which every way leads through round, sign, sgn, floor, ceil
-        or trunc. Where `x + (x.round() - x).detach()` stands, or a function with a gradient of its own, the graph has
+        1. In the graph of the training's loss every way to some parameters leads through round, sign, sgn, floor, ceil
+           or trunc.
+
+        Where `x + (x.round() - x).detach()` stands, or a function with a gradient of its own, the graph has
         no such node. Silent where another loss of the training reaches its parameters otherwise, and for a graph of
         more than 20,000 nodes.
 
