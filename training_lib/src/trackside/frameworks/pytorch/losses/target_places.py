@@ -15,6 +15,7 @@ import torch
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.losses.attention import kept
 from trackside.frameworks.pytorch.losses.targets import LAYERS
+from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 
 NEXT, UNKNOWN = 1.0, -1.0
 _PLACES = 3  # ahead of a token, that are tried: itself, the next, the one after
@@ -56,7 +57,9 @@ def tokens_of(end: Any) -> list[torch.Tensor]:
     for node in order:
         if type(node).__name__ == "EmbeddingBackward0":
             tokens = kept(node, "indices")
-            if tokens is not None and tokens.dim() == 2 and tokens.shape[1] > _PLACES:
+            if tokens is None or type(tokens) not in PLAIN_TYPES:
+                continue
+            if tokens.dim() == 2 and tokens.shape[1] > _PLACES:
                 found.append(tokens.detach())
         for following, _ in getattr(node, "next_functions", ()):
             if following is not None and following not in seen and len(order) < _MOST_NODES_TO_TOKENS:

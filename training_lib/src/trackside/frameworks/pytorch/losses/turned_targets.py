@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from trackside.frameworks.pytorch.losses.attention import kept
+from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 
 MOST_NODES = 4000  # of a graph, nearest to its end, among which the convolution is looked for
 _NEAR_THE_END = 32  # nodes among which the target is looked for
@@ -96,6 +97,8 @@ def _explained(pictures: torch.Tensor, parts: torch.Tensor) -> torch.Tensor:
 
 def _belong_together(pictures: torch.Tensor, targets: torch.Tensor) -> bool:
     """Return True for pictures and targets of classes or values for each of their places."""
+    if not {type(pictures), type(targets)} <= {*PLAIN_TYPES}:
+        return False
     is_of_classes = targets.dim() == _OF_PLACES - 1 and not targets.is_floating_point()
     is_of_values = targets.dim() == _OF_PLACES and targets.is_floating_point()
     if not (is_of_classes or is_of_values) or pictures.dim() != _OF_PLACES or targets.device != pictures.device:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from trackside.frameworks.pytorch.losses.attention import kept
+from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 
 _MOST_NODES = 500  # of the graph, nearest to the loss
 _MOST_ROWS, _MOST_NUMBERS = 64, 32  # that stand for a batch, and for a row
@@ -45,7 +46,7 @@ def rows_of(loss: Any) -> frozenset[bytes]:
 
 
 def _rows(data: Any) -> set[bytes]:
-    if data is None or not data.is_cpu or data.dim() < 2 or data.numel() == 0:
+    if type(data) not in PLAIN_TYPES or not data.is_cpu or data.dim() < 2 or data.numel() == 0:
         return set()
     some = data.detach()[:_MOST_ROWS].flatten(1)[:, :_MOST_NUMBERS].contiguous()
     return {row.numpy().tobytes() for row in (some.float() if some.is_floating_point() else some)}

@@ -8,6 +8,7 @@ from typing import Any
 from trackside.contracts.observations import BLANK_LABELS
 from trackside.frameworks.pytorch.losses.attention import kept
 from trackside.frameworks.pytorch.losses.detector import SeenLoss
+from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 from trackside.frameworks.shared.detectors import sees
 
 _CTC = "CtcLossBackward0"
@@ -23,7 +24,7 @@ def blank_labels(loss: SeenLoss) -> float:
     """
     node: Any = next((each for each in _nodes(loss.end) if type(each).__name__ == _CTC), None)
     labels = kept(node, "targets") if node is not None else None
-    if labels is None or not labels.numel():
+    if labels is None or type(labels) not in PLAIN_TYPES or not labels.numel():
         return 0.0
     labels = labels.detach()
     if labels.dim() == 2:  # what lies beyond the length of a row is padding, often with the blank

@@ -19,6 +19,7 @@ from trackside.contracts.observations import OTHER_ORDER
 from trackside.frameworks.pytorch.facts.detector import Watch
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.saving.copying import is_in_cuda_graph
+from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 from trackside.frameworks.shared.detectors import watches
 
 ENOUGH = 3  # calls in a row
@@ -63,7 +64,7 @@ class Neighbours:
         if self._calls >= _MOST_CALLS or not torch.is_grad_enabled():
             return
         given = args[0] if args else kwargs.get("input")
-        if not isinstance(given, torch.Tensor) or given.requires_grad or not _is_readable(given):
+        if type(given) not in PLAIN_TYPES or given.requires_grad or not _is_readable(given):
             return
         self._calls += 1
         with torch.no_grad():

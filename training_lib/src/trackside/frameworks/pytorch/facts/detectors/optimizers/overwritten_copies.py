@@ -20,6 +20,7 @@ from trackside.contracts.observations import OVERWRITTEN_COPIES
 from trackside.frameworks.pytorch.facts.detector import Watch
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.modes.stale_copies import sample_of
+from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 from trackside.frameworks.shared.detectors import watches
 
 MOST_LOOKS = 3  # that find it
@@ -90,7 +91,12 @@ def _pairs_of(optimizer: Optimizer) -> list[_Pair]:
 
 
 def _is_readable(parameter: torch.Tensor) -> bool:
-    is_plain = parameter.is_cpu and parameter.layout == torch.strided and parameter.is_floating_point()
+    is_plain = (
+        type(parameter) in PLAIN_TYPES
+        and parameter.is_cpu
+        and parameter.layout == torch.strided
+        and parameter.is_floating_point()
+    )
     return is_plain and has_memory(parameter)
 
 
