@@ -334,14 +334,17 @@ def each_by_itself(net: nn.Module, optimizer: torch.optim.Optimizer, loader: Dat
         attack_first(net, optimizer, rows, labels)
 
 
+WITHOUT_LOADER = one_by_one(clear_before), one_by_one(clear_to_zeros)
+
+
 @pytest.mark.parametrize(
     ("body", "cleared"),
     [
         pytest.param(in_groups(clear_before), GROUP - 1, id="cleared-before-each"),
         pytest.param(in_groups(clear_to_zeros), GROUP - 1, id="cleared-to-zeros"),
         pytest.param(in_groups(clear_before, clips=True), GROUP - 1, id="and-clipped"),
-        pytest.param(one_by_one(clear_before), GROUP - 1, id="without-a-loader"),
-        pytest.param(one_by_one(clear_to_zeros), GROUP - 1, id="without-a-loader-to-zeros"),
+        pytest.param(WITHOUT_LOADER[0], GROUP - 1, id="without-a-loader"),
+        pytest.param(WITHOUT_LOADER[1], GROUP - 1, id="without-a-loader-to-zeros"),
         pytest.param(one_by_one(add), 0, id="accumulated-without-a-loader"),
         pytest.param(one_by_one(sum_by_hand), 0, id="summed-by-hand-without-a-loader"),
         pytest.param(steps_by_itself(attack_first), 0, id="attacked-first-without-a-loader"),
@@ -358,5 +361,7 @@ def test_batches_whose_gradients_are_cleared(capturing: Any, body: Body, cleared
     loader = DataLoader(TensorDataset(torch.randn(320, 4), torch.randn(320, 2)), 8)
     trial, _ = recorded(capturing, lambda: body(net, optimizer, loader) or 0)
     found = numbers(trial, BATCHES_CLEARED)
-    assert set(found[1:].tolist()) == ({float(cleared)} if cleared else set())  # rows are read from the second pass on
+    if found.tolist()[:1] == [cleared - 1.0] and cleared > 1 and body in WITHOUT_LOADER:
+        found = found[1:]  # rows are read from the second pass on
+    assert set(found.tolist()) == ({float(cleared)} if cleared else set())
     assert len(found) >= (5 if cleared else 0)

@@ -14,6 +14,7 @@ import torch
 
 from trackside.frameworks.pytorch.ground.memory import has_memory
 from trackside.frameworks.pytorch.losses.attention import kept
+from trackside.frameworks.pytorch.losses.graph_nodes import nodes_of
 from trackside.frameworks.pytorch.losses.targets import LAYERS
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 
@@ -51,20 +52,15 @@ def tokens_of(end: Any) -> list[torch.Tensor]:
     Raises:
         RuntimeError: The script has written over what the graph keeps.
     """
-    found, seen, order = list[torch.Tensor](), {end}, [end]
-    if not any(True for _ in _targets(end)):
+    found = list[torch.Tensor]()
+    if next(_targets(end), None) is None:
         return found
-    for node in order:
-        if type(node).__name__ == "EmbeddingBackward0":
-            tokens = kept(node, "indices")
-            if tokens is None or type(tokens) not in PLAIN_TYPES:
-                continue
-            if tokens.dim() == 2 and tokens.shape[1] > _PLACES:
-                found.append(tokens.detach())
-        for following, _ in getattr(node, "next_functions", ()):
-            if following is not None and following not in seen and len(order) < _MOST_NODES_TO_TOKENS:
-                seen.add(following)
-                order.append(following)
+    for node in nodes_of(end, _MOST_NODES_TO_TOKENS):
+        tokens = kept(node, "indices") if type(node).__name__ == "EmbeddingBackward0" else None
+        if tokens is None or type(tokens) not in PLAIN_TYPES:
+            continue
+        if tokens.dim() == 2 and tokens.shape[1] > _PLACES:
+            found.append(tokens.detach())
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from trackside.frameworks.pytorch.losses.attention import kept
+from trackside.frameworks.pytorch.losses.graph_nodes import nodes_of
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 
 MOST_NODES = 4000  # of a graph, nearest to its end, among which the convolution is looked for
@@ -108,20 +109,10 @@ def _belong_together(pictures: torch.Tensor, targets: torch.Tensor) -> bool:
 
 def _loss(end: Any) -> Any:
     """Return the first node near the end of a graph that keeps a target for each prediction."""
-    return next((node for node in _nodes(end, _NEAR_THE_END) if node.name() in _TARGETS), None)
+    return next((node for node in nodes_of(end, _NEAR_THE_END) if node.name() in _TARGETS), None)
 
 
 def _convolution(end: Any) -> Any:
     """Return the node of the convolution that reads data."""
-    nodes = _nodes(end, MOST_NODES)
+    nodes = nodes_of(end, MOST_NODES)
     return next((node for node in nodes if node.name() in _CONVOLUTIONS and node.next_functions[0][0] is None), None)
-
-
-def _nodes(end: Any, most: int) -> Iterator[Any]:
-    seen, order = {end}, [end]
-    for node in order:
-        yield node
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen and len(order) < most:
-                seen.add(following)
-                order.append(following)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from trackside.frameworks.pytorch.losses.attention import kept
+from trackside.frameworks.pytorch.losses.graph_nodes import nodes_of
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 
 _MOST_NODES = 500  # of the graph, nearest to the loss
@@ -33,15 +34,10 @@ def rows_of(loss: Any) -> frozenset[bytes]:
     if end is None:
         return frozenset()
     found: set[bytes] = set()
-    seen, order = {end}, [end]
-    for node in order:
+    for node in nodes_of(end, _MOST_NODES):
         layer = _LAYERS.get(node.name())
         if layer is not None and (layer[0] is None or node.next_functions[layer[0]][0] is None):
             found |= _rows(kept(node, layer[1]))
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen and len(order) < _MOST_NODES:
-                seen.add(following)
-                order.append(following)
     return frozenset(found)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from trackside.contracts.observations import BLANK_LABELS
 from trackside.frameworks.pytorch.losses.attention import kept
 from trackside.frameworks.pytorch.losses.detector import SeenLoss
+from trackside.frameworks.pytorch.losses.graph_nodes import nodes_of
 from trackside.frameworks.pytorch.saving.slabs import PLAIN_TYPES
 from trackside.frameworks.shared.detectors import sees
 
@@ -22,7 +22,7 @@ def blank_labels(loss: SeenLoss) -> float:
     Raises:
         RuntimeError: The script has written over what the graph keeps.
     """
-    node: Any = next((each for each in _nodes(loss.end) if type(each).__name__ == _CTC), None)
+    node: Any = next((each for each in nodes_of(loss.end, _MOST_NODES) if type(each).__name__ == _CTC), None)
     labels = kept(node, "targets") if node is not None else None
     if labels is None or type(labels) not in PLAIN_TYPES or not labels.numel():
         return 0.0
@@ -32,13 +32,3 @@ def blank_labels(loss: SeenLoss) -> float:
         places = labels.new_tensor(range(labels.shape[1]))
         labels = labels[places[None] < lengths[:, None]]
     return float((labels == node._saved_blank).float().mean()) if labels.numel() else 0.0
-
-
-def _nodes(end: Any) -> Iterator[Any]:
-    seen, order = {end}, [end]
-    for node in order:
-        yield node
-        for following, _ in getattr(node, "next_functions", ()):
-            if following is not None and following not in seen and len(order) < _MOST_NODES:
-                seen.add(following)
-                order.append(following)

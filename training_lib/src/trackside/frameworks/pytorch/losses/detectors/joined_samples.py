@@ -6,11 +6,11 @@ between nodes do, are left alone. No value is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from trackside.contracts.observations import JOINED_SAMPLES
 from trackside.frameworks.pytorch.losses.detector import SeenLoss
+from trackside.frameworks.pytorch.losses.graph_nodes import nodes_of
 from trackside.frameworks.pytorch.losses.targets import shape_of
 from trackside.frameworks.shared.detectors import sees
 
@@ -89,14 +89,7 @@ def _is_between_rows(node: Any, rows: int) -> bool:
     return kind == "MmBackward0" and tuple(getattr(node, "_saved_self_sym_sizes", ())) == (rows, rows)
 
 
-def _nodes(end: Any) -> Iterator[Any]:
-    """Yield the nodes of a graph, nearest first; none of a larger one."""
-    seen, order = {end}, [end]
-    for node in order:
-        for following, _ in getattr(node, "next_functions", ()):
-            if following is not None and following not in seen:
-                seen.add(following)
-                order.append(following)
-        if len(order) > _MOST_NODES:
-            return
-    yield from order
+def _nodes(end: Any) -> list[Any]:
+    """Return the nodes of a graph, nearest first; [] of a larger one."""
+    found = list(nodes_of(end, _MOST_NODES + 1))
+    return found if len(found) <= _MOST_NODES else []

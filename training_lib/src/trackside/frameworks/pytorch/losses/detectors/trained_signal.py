@@ -8,11 +8,11 @@ which comes from the same parameters as the other side and from no computation i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from trackside.contracts.observations import TRAINED_SIGNAL
 from trackside.frameworks.pytorch.losses.detector import SeenLoss
+from trackside.frameworks.pytorch.losses.graph_nodes import nodes_of
 from trackside.frameworks.pytorch.losses.targets import shape_of
 from trackside.frameworks.shared.detectors import sees
 
@@ -34,7 +34,7 @@ _CHOICES = {"GatherBackward0", "IndexBackward0", "TakeAlongDimBackward0"}
 @sees(TRAINED_SIGNAL)
 def trained_signal(loss: SeenLoss) -> str:
     """Return what gets a gradient and is to be a number; "" for nothing."""
-    nodes = list(_nodes(loss.end, _MOST_NODES + 1))
+    nodes = list(nodes_of(loss.end, _MOST_NODES + 1))
     if len(nodes) > _MOST_NODES:
         return ""
     for node in nodes:
@@ -63,7 +63,7 @@ def _is_own_target(target: Any, prediction: Any) -> bool:
     layer = _through(value, {*_LAYOUT, *_CHOSEN})
     if type(layer).__name__ not in _LAYERS:
         return False
-    of_value, of_prediction = (set(_nodes(each, _MOST_INNER)) for each in (layer, prediction))
+    of_value, of_prediction = (set(nodes_of(each, _MOST_INNER)) for each in (layer, prediction))
     common = {type(node).__name__ for node in of_value & of_prediction}
     return bool(common) and common <= {"AccumulateGrad", "TBackward0"}
 
@@ -124,13 +124,3 @@ def _through(node: Any, kinds: set[str]) -> Any:
             return node
         node = following
     return node
-
-
-def _nodes(end: Any, most: int) -> Iterator[Any]:
-    seen, order = {end}, [end]
-    for node in order:
-        yield node
-        for following, _ in getattr(node, "next_functions", ()):
-            if following is not None and following not in seen and len(order) < most:
-                seen.add(following)
-                order.append(following)
