@@ -22,8 +22,8 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.environment import RehearsalEnvironment
 from trackside.evaluation.backtest import backtest
 from trackside.frameworks.pytorch import attach
-from trackside.local.check import CheckResult, checked, for_rehearsal
 from trackside.local.run import LocalRunResult
+from trackside.rehearsal.check import CheckResult, checked, for_rehearsal
 from trackside.runs.rule_state import rule_statuses
 
 SETTINGS = RehearsalEnvironment(steps=50)  # as `trackside check` without options

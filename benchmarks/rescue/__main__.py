@@ -35,7 +35,7 @@ from trackside.contracts.run.rescue import RescueRecord
 from trackside.contracts.run_layout import RESCUE, worker_name
 from trackside.environment import CaptureEnvironment, RescueEnvironment
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
-from trackside.frameworks.pytorch.rescue.rescue import install_around
+from trackside.rescue.rescue import install_around
 
 ROOT = Path("build/rescue")
 WATCHED = 50  # first steps that capture watches: it rests in most of a long training, too

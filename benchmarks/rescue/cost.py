@@ -26,8 +26,8 @@ from benchmarks.engine.usual import usual_capture
 from trackside.capture.statistics import rest
 from trackside.environment import CaptureEnvironment, RescueEnvironment
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
-from trackside.frameworks.pytorch.rescue.rescue import Rescue, install_around
-from trackside.frameworks.pytorch.rescue.snapshot import Snapshot
+from trackside.rescue.rescue import Rescue, install_around
+from trackside.rescue.snapshot import Snapshot
 
 FIRST_STEPS, BLOCK_SECONDS = 800, 1.0
 BEGIN, END = "<!-- cost -->", "<!-- end of cost -->"

@@ -26,7 +26,7 @@ CALLED_BY_OTHERS = {
     "training_lib/src/trackside/agents/answers.py": "agents: answers are written whole",
     "stacks/hatch_build.py": "hatchling",
     "training_lib/src/trackside/integrations/*": "trainers, trackers and pytest, by the names of their own interfaces",
-    "training_lib/src/trackside/frameworks/pytorch/probes/questions/*": "the registry, which walks this folder",
+    "training_lib/src/trackside/rehearsal/questions/*": "the registry, which walks this folder",
     "training_lib/src/trackside/evidence/questions/*": "the registry, which walks this folder",
     "training_lib/src/trackside/frameworks/pytorch/losses/detectors/*": "`losses/detector.py`, which walks this folder",
     "training_lib/src/trackside/frameworks/pytorch/facts/detectors/*": "`facts/detector.py`, which walks this folder",

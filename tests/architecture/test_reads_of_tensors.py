@@ -16,7 +16,8 @@ import pytest
 from tests.for_each import for_each
 
 FRAMEWORKS = Path(__file__).parents[2] / "training_lib/src/trackside/frameworks"
-FOLDERS = (FRAMEWORKS / "pytorch", FRAMEWORKS.parent / "adapters" / "keras", FRAMEWORKS.parent / "integrations")
+ROOMS = ("adapters/keras", "integrations", "rehearsal", "rescue")
+FOLDERS = (FRAMEWORKS / "pytorch", *(FRAMEWORKS.parent / room for room in ROOMS))
 # `kept` of `losses/attention.py`, `readable_tensors` of `ground/batch_tensors.py` and `is_readable` of
 # `ground/initial_values.py` ask themselves.
 GATE = {"has_memory", "have_memory", "have_rows", "with_memory", "readable", "kept", "readable_tensors", "is_readable"}
@@ -71,24 +72,24 @@ OURS: dict[tuple[str, str], str] = {
     ("frameworks/pytorch/losses/token_weights.py", "_only_cross_entropy"): "it is asked for None alone",
     ("frameworks/pytorch/losses/terms.py", "_term"): "the value of a part, which is computed from kept values",
     ("frameworks/pytorch/losses/terms.py", "sizes"): "sums that `_added` has made or asked for",
-    ("frameworks/pytorch/probes/questions", "*"): _PROBED,
-    ("frameworks/pytorch/probes/seen_draws.py", "_are_equal"): "states of random generators, which PyTorch copies",
-    ("frameworks/pytorch/probes/gradient_changes.py", "_clipping"): _WITH_GRADIENT,
-    ("frameworks/pytorch/probes/gradient_changes.py", "_step"): _WITH_GRADIENT,
-    ("frameworks/pytorch/probes/gradient_changes.py", "norm_of"): _WITH_GRADIENT,
-    ("frameworks/pytorch/probes/gradient_changes.py", "is_without_effect"): _SEEN,
-    ("frameworks/pytorch/probes/gradient_changes.py", "repeat"): _PROBED,
-    ("frameworks/pytorch/probes/gradient_changes.py", "share_cut"): _SEEN,
-    ("frameworks/pytorch/probes/rows.py", "*"): _PROBED,
-    ("frameworks/pytorch/probes/seen_labels.py", "*"): _PROBED,
-    ("frameworks/pytorch/probes/step_program.py", "*"): _PROBED,
-    ("frameworks/pytorch/probes/subject.py", "*"): _PROBED,
-    ("frameworks/pytorch/rescue/kept_trees.py", "all_finite"): "tensors of `skeleton_of`, which asks",
-    ("frameworks/pytorch/rescue/kept_trees.py", "write"): "tensors that `fits`, `skeleton_of` or `Members` have asked",
-    ("frameworks/pytorch/rescue/numbers.py", "*"): "tensors that `_is_dense` and `saw_loss` ask, and norms of them",
-    ("frameworks/pytorch/rescue/kept_trees.py", "own_part"): "tensors that `fits`, `_is_dense` or `Members` have asked",
-    ("frameworks/pytorch/rescue/room.py", "_in_file"): "ours",
-    ("frameworks/pytorch/rescue/softening.py", "before"): "a learning rate",
+    ("rehearsal/questions", "*"): _PROBED,
+    ("rehearsal/seen_draws.py", "_are_equal"): "states of random generators, which PyTorch copies",
+    ("rehearsal/gradient_changes.py", "_clipping"): _WITH_GRADIENT,
+    ("rehearsal/gradient_changes.py", "_step"): _WITH_GRADIENT,
+    ("rehearsal/gradient_changes.py", "norm_of"): _WITH_GRADIENT,
+    ("rehearsal/gradient_changes.py", "is_without_effect"): _SEEN,
+    ("rehearsal/gradient_changes.py", "repeat"): _PROBED,
+    ("rehearsal/gradient_changes.py", "share_cut"): _SEEN,
+    ("rehearsal/rows.py", "*"): _PROBED,
+    ("rehearsal/seen_labels.py", "*"): _PROBED,
+    ("rehearsal/step_program.py", "*"): _PROBED,
+    ("rehearsal/subject.py", "*"): _PROBED,
+    ("rescue/kept_trees.py", "all_finite"): "tensors of `skeleton_of`, which asks",
+    ("rescue/kept_trees.py", "write"): "tensors that `fits`, `skeleton_of` or `Members` have asked",
+    ("rescue/numbers.py", "*"): "tensors that `_is_dense` and `saw_loss` ask, and norms of them",
+    ("rescue/kept_trees.py", "own_part"): "tensors that `fits`, `_is_dense` or `Members` have asked",
+    ("rescue/room.py", "_in_file"): "ours",
+    ("rescue/softening.py", "before"): "a learning rate",
     ("frameworks/pytorch/saving/device_copies.py", "*"): _COPIED,
     ("frameworks/pytorch/saving/slabs.py", "targets"): "memory of ours",
     ("frameworks/pytorch/script/values.py", "_array"): "an array of NumPy",

@@ -201,7 +201,7 @@ def test_no_place_is_forgotten() -> None:
         "cli/terminal/views/run_summary.py", "contracts/issue_group.py", "integrations/issue_sinks.py",
         "integrations/issue_text.py", "runs/comparing/comparison.py", "runs/first_failure.py", "runs/live_run.py",
         "runs/comparing/side_by_side.py", "runs/problem_text.py", "runs/recorded_run.py",
-        "runs/rule_state.py", "runs/run_summary.py", "local/check.py", "views/report/gathered.py",
+        "runs/rule_state.py", "runs/run_summary.py", "rehearsal/check.py", "views/report/gathered.py",
         "views/report/markdown.py",
         "views/report/page.py",
     }  # fmt: skip

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
         TracksideError,
     )
     from trackside.frameworks.plain.run import Run
-    from trackside.frameworks.pytorch.rescue.skipping import SkippingSampler, skipping
     from trackside.frameworks.pytorch.script.hook import Hook
     from trackside.local.watched_run import WatchedRun, watch
+    from trackside.rescue.skipping import SkippingSampler, skipping
     from trackside.runs.judgement import Judgement, judge
     from trackside.speed.performance.profile import Profile, open_profile
     from trackside.views.drawn_trial import Trial, open_trial
@@ -79,7 +79,7 @@ _HOME = {
     "KerasHook": "trackside.adapters.keras.hook",
     "Profile": "trackside.speed.performance.profile",
     "Run": "trackside.frameworks.plain.run",
-    "SkippingSampler": "trackside.frameworks.pytorch.rescue.skipping",
+    "SkippingSampler": "trackside.rescue.skipping",
     "Trial": "trackside.views.drawn_trial",
     "WatchedRun": "trackside.local.watched_run",
     "XGBoostHook": "trackside.adapters.xgboost.hook",
@@ -87,7 +87,7 @@ _HOME = {
     "log": "trackside.capture.statistics.logged_numbers",
     "open_profile": "trackside.speed.performance.profile",
     "open_trial": "trackside.views.drawn_trial",
-    "skipping": "trackside.frameworks.pytorch.rescue.skipping",
+    "skipping": "trackside.rescue.skipping",
     "watch": "trackside.local.watched_run",
 }
 _HOME_OF_ERRORS = "trackside.contracts.errors"

@@ -21,8 +21,8 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 
 if TYPE_CHECKING:
-    from trackside.local.check import CheckResult
     from trackside.local.run import LocalRun
+    from trackside.rehearsal.check import CheckResult
 
 
 @click.command("check", context_settings={"allow_interspersed_args": False})
@@ -104,9 +104,9 @@ def command(
     from trackside.choosing.project_settings import read_settings
     from trackside.choosing.rule_choice import choose_rules
     from trackside.environment import RehearsalEnvironment, inherited
-    from trackside.local.check import rehearsed
     from trackside.local.run import LocalRun
     from trackside.local.training_process import find_command, owns_the_terminal
+    from trackside.rehearsal.check import rehearsed
     from trackside.runs.run_folder import RUNS, create_run_folder, run_name
 
     environment = inherited()
@@ -156,7 +156,7 @@ def _with_python(command: tuple[str, ...], *, search_path: str | None) -> tuple[
 
 def _rehearse(run: LocalRun, *, fail_on: Severity | None) -> CheckResult:
     from trackside.cli.terminal.views.run_view import RunView, Verbosity
-    from trackside.local.check import check_locally
+    from trackside.rehearsal.check import check_locally
     from trackside.runs.run_folder import discard_run_folder
 
     view = RunView(color=wants_color(), verbosity=Verbosity.QUIET)

@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.training_lib.cli.terminal.views.test_run_view import result
 from trackside.cli.terminal.views.check_view import answer_lines, summary
 from trackside.contracts.run.check import ALL_PROBES, Answer, Outcome
-from trackside.local.check import CheckResult
+from trackside.rehearsal.check import CheckResult
 
 WHY = "the loss takes a tensor that no call has returned"
 OK = [Answer(f"probe-{number}", Outcome.OK, "fine") for number in range(3)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trackside.environment import CaptureEnvironment, RehearsalEnvironment, RescueEnvironment
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 from trackside.frameworks.shared import in_charge
+from trackside.products import REHEARSAL, RESCUE, product
 
 
 def attach() -> None:
@@ -14,13 +15,9 @@ def attach() -> None:
         adapter = PyTorchAdapter(environment)
         rehearsal, rescue = RehearsalEnvironment.read(), RescueEnvironment.read()
         if rescue.is_on and not rehearsal.steps:
-            from trackside.frameworks.pytorch.rescue.rescue import install_around  # not needed by other trainings
-
-            install_around(adapter, rescue)
+            product(RESCUE).install_around(adapter, rescue)
         else:
             adapter.install()
         in_charge.attach(adapter)
         if rehearsal.steps:
-            from trackside.frameworks.pytorch.probes.rehearsal import Rehearsal  # not needed by other trainings
-
-            Rehearsal(environment, rehearsal, adapter).install()
+            product(REHEARSAL).Rehearsal(environment, rehearsal, adapter).install()

@@ -16,11 +16,11 @@ from trackside.capture.session import Rank, RunSession
 from trackside.contracts.run.rescue import RescueRecord, RescueState
 from trackside.contracts.run_layout import PROFILES, RESCUE, worker_name
 from trackside.environment import RescueEnvironment, inherited
+from trackside.products import RESCUE as RESCUE_MODULE
 from trackside.speed.profiling.machine_part import MachinePart
 from trackside.speed.profiling.system_sampler import FIRST_NODE
 
 LEAST_INTERVAL_MS = 100
-_RESCUE = "trackside.frameworks.pytorch.rescue.rescue"  # loaded with PyTorch, if the user has asked for it
 _NO_RESCUE = "only trainings by PyTorch, and by Keras on it, go back"
 
 Undo = Callable[[], object]
@@ -121,7 +121,7 @@ def refuse_rescue(session: RunSession, rank: Rank) -> None:
         session: The run, which has begun.
         rank: This process.
     """
-    if RescueEnvironment.read().is_on and _RESCUE not in sys.modules:
+    if RescueEnvironment.read().is_on and RESCUE_MODULE not in sys.modules:
         session.guard.attempt("noting that nothing goes back", functools.partial(_refuse, session, rank))
 
 

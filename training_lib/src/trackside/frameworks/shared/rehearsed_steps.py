@@ -1,7 +1,7 @@
 """The end of a script that `trackside check` rehearses: after some steps, or some time.
 
 Adapters without probes of their own count their steps here. Those of PyTorch's training are counted by
-`frameworks/pytorch/probes/rehearsal.py`, which probes the model before it ends the script.
+`rehearsal/rehearsal.py`, which probes the model before it ends the script.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from trackside.cli.terminal.layout import beside, columns, wrapped
 from trackside.cli.terminal.views.card import LABEL_COLUMNS, VerdictCard
 from trackside.contracts.issue_group import issue_groups
 from trackside.contracts.run.check import ALL_PROBES, Answer, Outcome
-from trackside.local.check import CheckResult
+from trackside.rehearsal.check import CheckResult
 from trackside.runs.source_text import SourceText
 
 _LOOKS = {
