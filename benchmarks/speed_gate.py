@@ -36,11 +36,11 @@ from benchmarks.engine.pages import put
 from benchmarks.engine.stored import RUN, Outcome, missing_of
 from benchmarks.engine.usual import usual_capture
 from benchmarks.times import machine
-from trackside.runs.comparing.comparison import ComparedRun
-from trackside.runs.comparing.step_times import timed_run
 from trackside.runs.recorded_run import read_run
 from trackside.speed.performance.step_time_gate import Gate, GateVerdict, TimedRun, judge_step_time, waiting_share
 from trackside.trial.trial import open_trial
+from trackside.views.comparing.comparison import ComparedRun
+from trackside.views.comparing.step_times import timed_run
 
 ROOT = Path("build/speed-gate")
 PLAN = "plan.json"

@@ -29,7 +29,7 @@ from trackside.contracts.errors import TracksideError
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.environment import inherited
 from trackside.imported.finding import LeftOut, find_logs
-from trackside.local.judged_log import judge_log
+from trackside.imported.judged_log import judge_log
 
 LIST = Path(__file__).with_name("logs.toml")
 BEGIN, END = "<!-- public logs -->", "<!-- end of public logs -->"

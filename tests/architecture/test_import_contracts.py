@@ -125,7 +125,7 @@ OUTSIDE = {
         "adapters/jax",
         "adapters/keras",
         "adapters/lightgbm",
-        "frameworks/shared",
+        "adapters/shared",
         "adapters/mxnet",
         "frameworks/plain",
         "frameworks/pytorch",

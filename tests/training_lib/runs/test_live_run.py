@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from trackside.contracts.run.recorded_names import RESTED_STEPS, SKIPPED_BEFORE, SKIPPED_STEP
 from trackside.contracts.run_layout import RunLocation
 from trackside.local import capture_pace
-from trackside.runs.comparing import comparison
 from trackside.runs.live_run import LiveRunReader
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import WALL_TIME, end_run, write_collections, write_statistics, write_tensors
 from trackside.trial.recorded import statistic_rows
 from trackside.trial.trial import Trial, open_trial
+from trackside.views.comparing import comparison
 from trackside.views.report.gathered import gather
 from trackside.views.report.page import key_numbers
 

@@ -16,10 +16,10 @@ from smdebug.core.hook import CallbackHook
 from smdebug.core.modes import ModeKeys
 from smdebug.mxnet.collection import Collection
 from trackside.adapters.mxnet.blocks import REGEXES, Blocks, BlocksAdapter, array_of, needs_inner_blocks
+from trackside.adapters.shared.listening import ListeningScript
 from trackside.capture.place import Place
 from trackside.capture.session import SessionOptions
 from trackside.capture.steps.collection import OF_SMDEBUG
-from trackside.frameworks.shared.listening import ListeningScript
 
 DEFAULT_INCLUDE_COLLECTIONS = ["losses"]
 COLLECTIONS_NOT_REQUIRING_RECURSIVE_HOOK = ["weights", "biases", "gradients", "losses"]

@@ -23,12 +23,12 @@ from smdebug.tensorflow.constants import TF_DEFAULT_SAVED_COLLECTIONS
 from trackside.adapters.keras.adapter import KerasAdapter
 from trackside.adapters.keras.names import OF_SMDEBUG as NAMES
 from trackside.adapters.keras.values import array_of
+from trackside.adapters.shared.listening import ListeningScript
 from trackside.capture.place import Place
 from trackside.capture.session import SessionOptions
 from trackside.capture.steps.collection import KERAS_REGEX, OF_SMDEBUG
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.name_pattern import name_pattern
-from trackside.frameworks.shared.listening import ListeningScript
 
 _LAYERS = r"^(?=.*/(?:inputs|outputs)(?:_\d+)?$)"  # what a layer's input or output is called
 

@@ -16,11 +16,11 @@ from smdebug.core.collection import DEFAULT_XGBOOST_COLLECTIONS
 from smdebug.core.configured_hook import logger
 from smdebug.core.hook import CallbackHook
 from smdebug.exceptions import SMDebugError
+from trackside.adapters.shared.listening import ListeningScript
 from trackside.adapters.xgboost.adapter import GivenData, XGBoostAdapter
 from trackside.adapters.xgboost.hook import TrackedElsewhere, given_to
 from trackside.capture.place import Place
 from trackside.capture.session import SessionOptions
-from trackside.frameworks.shared.listening import ListeningScript
 
 DEFAULT_INCLUDE_COLLECTIONS = ["metrics"]
 DEFAULT_SAVE_CONFIG_INTERVAL = 10

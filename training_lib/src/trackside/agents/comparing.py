@@ -9,9 +9,9 @@ from pathlib import Path
 from trackside.agents.answers import Compared, SettingDifference
 from trackside.agents.runs import Runs
 from trackside.agents.text import MOST_LINE, one_line, shown_name
-from trackside.runs.comparing.comparison import ComparedRun, compare
-from trackside.runs.comparing.comparison_text import facts_in_order, loss_lines, verdict_line
 from trackside.runs.run_folder import read_record
+from trackside.views.comparing.comparison import ComparedRun, compare
+from trackside.views.comparing.comparison_text import facts_in_order, loss_lines, verdict_line
 
 MOST_SETTINGS, MOST_LINES, MOST_NAMES = 12, 8, 10
 

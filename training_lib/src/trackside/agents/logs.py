@@ -15,8 +15,8 @@ from trackside.choosing.rule_choice import choose_rules
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.imported.finding import LeftOut, find_logs
+from trackside.imported.judged_log import JudgedLog, judge_log
 from trackside.imported.names import parse_columns
-from trackside.local.judged_log import JudgedLog, judge_log
 from trackside.runs.judged_part import worst_word
 from trackside.runs.source_text import SourceText
 

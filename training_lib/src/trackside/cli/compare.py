@@ -18,8 +18,8 @@ from trackside.cli.terminal.reading import open_run
 from trackside.cli.terminal.rows import json_value, print_json
 
 if TYPE_CHECKING:
-    from trackside.runs.comparing.comparison import ComparedRun, Comparison
     from trackside.speed.performance.step_time_gate import Gate
+    from trackside.views.comparing.comparison import ComparedRun, Comparison
 
 FAIL_ON: dict[str, Callable[[Comparison], bool]] = {
     "never": lambda found: False,
@@ -98,7 +98,7 @@ def command(
       trackside compare broken-run latest --fail-on not-mended
       trackside compare main-1 mine-1 --max-step-time +5% --baseline main-2
     """
-    from trackside.runs.comparing.comparison import compare
+    from trackside.views.comparing.comparison import compare
 
     if max_step_time is None and (baselines or repeats):
         raise click.UsageError("--baseline and --repeat need --max-step-time.")
@@ -106,7 +106,7 @@ def command(
     found = compare(before, after, now=time.time())
     judged = None
     if max_step_time is not None:
-        from trackside.runs.comparing.step_times import gate
+        from trackside.views.comparing.step_times import gate
 
         others, repeated = [_opened(run) for run in baselines], [_opened(run) for run in repeats]
         judged = gate([before, *others], [after, *repeated], limit=max_step_time)
@@ -129,9 +129,9 @@ def _gate_document(judged: Gate) -> dict[str, Any]:
 
 
 def _opened(run: str) -> ComparedRun:
-    from trackside.runs.comparing.comparison import ComparedRun
     from trackside.runs.recorded_run import read_run
     from trackside.runs.run_folder import find_run, read_record
+    from trackside.views.comparing.comparison import ComparedRun
 
     uri = find_run(run)
     return ComparedRun(

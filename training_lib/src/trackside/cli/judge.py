@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from trackside.choosing.rule_choice import Chosen
     from trackside.imported.finding import Growing, LeftOut
-    from trackside.local.judged_log import JudgedLog
+    from trackside.imported.judged_log import JudgedLog
 
 MOST_NAMED = 5
 FOLLOW_SECONDS, SHARE_OF_TIME = 2.0, 0.1
@@ -110,7 +110,7 @@ def _judged(
 ) -> Iterable[JudgedLog]:
     from trackside.cli.terminal.progress import shown_waiting
     from trackside.imported.finding import find_logs
-    from trackside.local.judged_log import judge_log
+    from trackside.imported.judged_log import judge_log
 
     with shown_waiting(f"judging {path}"):
         for found in find_logs(path, columns, left_out, growing=growing, has_ended=has_ended):
@@ -174,7 +174,7 @@ def _print_rest(console: Console, seen: Sequence[JudgedLog], left_out: LeftOut) 
     from rich.text import Text
 
     from trackside.cli.terminal.console import safe
-    from trackside.local.judged_log import COMMAND
+    from trackside.imported.judged_log import COMMAND
 
     lines = []
     if left_out.without_loss:
@@ -280,7 +280,7 @@ def _left_out() -> LeftOut:
 
 
 def _print_json(found: Sequence[JudgedLog], left_out: LeftOut) -> None:
-    from trackside.local.judged_log import log_document
+    from trackside.imported.judged_log import log_document
     from trackside.runs.run_document import run_document
 
     runs = [{**run_document(judged.recorded), "log": log_document(judged)} for judged in found]

@@ -24,7 +24,7 @@ from trackside.contracts.errors import ConfigurationError, Problem, StorageError
 from trackside.contracts.run_layout import RunLocation
 from trackside.exchange.machine_files import export_machine_samples
 from trackside.exchange.statistic_tables import file_name
-from trackside.records.machine.trace_file import TraceSpan, encode_timeline, encode_trace, timeline_key
+from trackside.exchange.trace_file import TraceSpan, encode_timeline, encode_trace, timeline_key
 from trackside.speed.performance.clocks import clock_offsets
 from trackside.speed.performance.measured import CAPTURE, EVALUATION
 from trackside.speed.performance.profile import Profile, StepDurations

@@ -15,10 +15,7 @@ from typing import Any
 import catboost
 from catboost import CatBoost, CatBoostClassifier, CatBoostRanker, CatBoostRegressor, metrics
 
-from trackside.environment import CaptureEnvironment
-from trackside.frameworks.shared.adapter import Undo
-from trackside.frameworks.shared.replaced_methods import replace
-from trackside.frameworks.shared.rounds import (
+from trackside.adapters.shared.rounds import (
     Ended,
     Evaluated,
     Learning,
@@ -28,6 +25,9 @@ from trackside.frameworks.shared.rounds import (
     importances,
     settings,
 )
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks.shared.adapter import Undo
+from trackside.frameworks.shared.replaced_methods import replace
 
 PLACES = tuple((kind, "fit") for kind in (CatBoost, CatBoostClassifier, CatBoostRegressor, CatBoostRanker))
 TRAINED_ON = "learn"
@@ -76,7 +76,7 @@ class Boosting:
 
 
 class CatBoostAdapter(RoundsAdapter):
-    """The adapter of CatBoost; see `frameworks/shared/rounds.py`."""
+    """The adapter of CatBoost; see `adapters/shared/rounds.py`."""
 
     def __init__(self, environment: CaptureEnvironment) -> None:
         super().__init__(environment)

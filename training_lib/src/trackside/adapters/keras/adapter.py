@@ -20,13 +20,13 @@ from trackside.adapters.keras.speed_file import Speed
 from trackside.adapters.keras.step import KerasStep
 from trackside.adapters.keras.update_size import UpdateSize
 from trackside.adapters.keras.values import array_of, has_value, learning_rate_of, number_of, view_of
+from trackside.adapters.shared.listening import ListeningAdapter
 from trackside.capture.session import CLOSE_SECONDS, Owner, SessionOptions
 from trackside.capture.statistics.array_parameters import OpenReading, Parameters
 from trackside.capture.statistics.budget import DEAR, NORMS, SAVED
 from trackside.capture.steps.last_step import StepPosition
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared.adapter import Undo
-from trackside.frameworks.shared.listening import ListeningAdapter
 from trackside.speed.profiling.phase_clock import BACKWARD, CAPTURE, DATA, EVALUATION, OPTIMIZER, OTHER
 
 P = ParamSpec("P")

@@ -8,10 +8,10 @@ from typing import Any
 import keras
 
 from trackside.adapters.keras.adapter import KerasAdapter
+from trackside.adapters.shared.listening import ListeningScript
 from trackside.capture.place import Place
 from trackside.capture.request_reading import request_of
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.frameworks.shared.listening import ListeningScript
 
 
 class KerasHook(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types

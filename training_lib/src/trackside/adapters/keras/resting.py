@@ -16,8 +16,8 @@ from trackside.adapters.keras.replicas import number_of_replicas
 from trackside.adapters.keras.step import KerasStep
 from trackside.adapters.keras.update_size import UpdateSize
 from trackside.adapters.keras.values import number_of
+from trackside.adapters.shared.listening import ListeningAdapter
 from trackside.capture.steps.step_engine import TRAIN
-from trackside.frameworks.shared.listening import ListeningAdapter
 from trackside.frameworks.shared.replaced_methods import StepHooks
 from trackside.speed.profiling.phase_clock import PhaseClock
 

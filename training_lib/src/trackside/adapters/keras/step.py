@@ -10,10 +10,10 @@ from trackside.adapters.keras.facts import KerasFacts
 from trackside.adapters.keras.names import Names
 from trackside.adapters.keras.replicas import number_of_replicas
 from trackside.adapters.keras.values import array_of, named_parts
+from trackside.adapters.shared.listening import ListeningAdapter
 from trackside.capture.session import Rank
 from trackside.capture.steps.last_step import StepPosition
 from trackside.frameworks.shared import in_charge
-from trackside.frameworks.shared.listening import ListeningAdapter
 
 LOSS = "loss"
 WITHOUT_TENSORS = frozenset({"losses", "metrics"})  # recorded of compiled steps, too

@@ -16,11 +16,8 @@ from lightgbm import engine, sklearn
 
 from trackside.adapters.lightgbm.first_rounds import numbers_of, stopped_by
 from trackside.adapters.lightgbm.given_rows import GivenRows, given_rows
-from trackside.environment import CaptureEnvironment
-from trackside.frameworks.shared.adapter import Undo
-from trackside.frameworks.shared.own_objectives import OwnObjectives
-from trackside.frameworks.shared.replaced_methods import replace
-from trackside.frameworks.shared.rounds import (
+from trackside.adapters.shared.own_objectives import OwnObjectives
+from trackside.adapters.shared.rounds import (
     Ended,
     Evaluated,
     Learning,
@@ -31,6 +28,9 @@ from trackside.frameworks.shared.rounds import (
     importances,
     settings,
 )
+from trackside.environment import CaptureEnvironment
+from trackside.frameworks.shared.adapter import Undo
+from trackside.frameworks.shared.replaced_methods import replace
 
 PLACES = ((lightgbm, "train"), (engine, "train"), (sklearn, "train"), (lightgbm, "cv"), (engine, "cv"))
 # PyTorch's name of the same loss, where there is one.
@@ -63,7 +63,7 @@ class Rounds:
 
 
 class LightGBMAdapter(RoundsAdapter):
-    """The adapter of LightGBM; see `frameworks/shared/rounds.py`."""
+    """The adapter of LightGBM; see `adapters/shared/rounds.py`."""
 
     def __init__(self, environment: CaptureEnvironment) -> None:
         super().__init__(environment)

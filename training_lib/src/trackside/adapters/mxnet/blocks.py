@@ -15,11 +15,11 @@ import mxnet
 import numpy as np
 
 from trackside.adapters.mxnet.adapter import Later
+from trackside.adapters.shared.listening import ListeningAdapter
 from trackside.capture.session import CLOSE_SECONDS, Rank, SessionOptions
 from trackside.contracts.model_facts import ModelFacts, ProgramFacts
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared.adapter import Undo
-from trackside.frameworks.shared.listening import ListeningAdapter
 
 # As smdebug 1.0.34 has them for MXNet, whose loss blocks have a number behind their name.
 REGEXES = {

@@ -20,12 +20,12 @@ from sklearn.ensemble import (
 )
 from sklearn.utils.validation import _num_samples
 
+from trackside.adapters.shared.rounds import History, Named, Source, importances, settings
 from trackside.adapters.sklearn.estimators import EstimatorAdapter, owner_of
 from trackside.adapters.sklearn.given_rows import GivenRows
 from trackside.frameworks.shared import in_charge
 from trackside.frameworks.shared.adapter import Undo
 from trackside.frameworks.shared.replaced_methods import replace
-from trackside.frameworks.shared.rounds import History, Named, Source, importances, settings
 
 FEW_ROWS = 10_000  # with which scikit-learn's "auto" does not stop early
 

@@ -18,6 +18,7 @@ from typing import Any
 import sklearn
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from trackside.adapters.shared.rounds import History, HistoryReader, Learning, RoundsAdapter
 from trackside.adapters.sklearn.evaluations import Evaluations
 from trackside.adapters.sklearn.given_rows import GivenRows
 from trackside.adapters.sklearn.trainers import is_beside_trainer
@@ -25,13 +26,12 @@ from trackside.capture.session import CLOSE_SECONDS
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared.adapter import Undo
 from trackside.frameworks.shared.replaced_methods import replace
-from trackside.frameworks.shared.rounds import History, HistoryReader, Learning, RoundsAdapter
 
 NOTE_SECONDS = 1.0  # how long the end of a run waits for another thread that records
 
 
 class EstimatorAdapter(RoundsAdapter):
-    """An adapter of estimators; see `frameworks/shared/rounds.py`. An inheriting class listens to their steps.
+    """An adapter of estimators; see `adapters/shared/rounds.py`. An inheriting class listens to their steps.
 
     Attributes:
         kinds: The classes of its estimators.

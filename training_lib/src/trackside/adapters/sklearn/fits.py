@@ -20,6 +20,7 @@ from typing import Any
 
 import sklearn
 
+from trackside.adapters.shared.rounds import Ended, Evaluated, Learning, Named, Source, settings
 from trackside.adapters.sklearn.estimators import EstimatorAdapter, is_tried, place_of
 from trackside.adapters.sklearn.given_rows import GivenRows
 from trackside.adapters.sklearn.traits import (
@@ -35,7 +36,6 @@ from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared import in_charge
 from trackside.frameworks.shared.adapter import Undo
 from trackside.frameworks.shared.replaced_methods import replace as put_in
-from trackside.frameworks.shared.rounds import Ended, Evaluated, Learning, Named, Source, settings
 
 SAMPLES = 3  # of the rows of one `fit`: as many steps without a finding are "no issue"
 _MAY_START_THREADS_AT_EXIT = not (3, 12) <= sys.version_info < (3, 12, 2)

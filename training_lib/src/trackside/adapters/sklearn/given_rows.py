@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from trackside.frameworks.shared.rounds import MOST_CLASSES, MOST_LABELS, Named, Source
+from trackside.adapters.shared.rounds import MOST_CLASSES, MOST_LABELS, Named, Source
 
 _MOST_ROWS = 512  # of a sample
 _MOST_NUMBERS = 1 << 20  # of a sample: a wide table has fewer rows in it

@@ -13,12 +13,12 @@ from typing import Any
 
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
+from trackside.adapters.shared.rounds import History, settings
 from trackside.adapters.sklearn.estimators import EstimatorAdapter, owner_of
 from trackside.adapters.sklearn.given_rows import GivenRows
 from trackside.frameworks.shared import in_charge
 from trackside.frameworks.shared.adapter import Undo
 from trackside.frameworks.shared.replaced_methods import replace
-from trackside.frameworks.shared.rounds import History, settings
 
 EPOCH_ENDED = "_update_no_improvement_count"
 FIT = "_fit"  # behind `fit` and `partial_fit`

@@ -11,6 +11,8 @@ import xgboost
 from xgboost.callback import CallbackContainer
 from xgboost.core import DataSplitMode
 
+from trackside.adapters.shared.own_objectives import OwnObjectives
+from trackside.adapters.shared.rounds import FURTHER, Ended, Evaluated, Learning, Named, RoundsAdapter, Source
 from trackside.adapters.xgboost import model_data
 from trackside.adapters.xgboost.first_rounds import numbers_of
 from trackside.adapters.xgboost.importances import COLLECTIONS, Importances
@@ -30,8 +32,6 @@ from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Ran
 from trackside.capture.steps.last_step import HeldSteps
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared.adapter import Undo
-from trackside.frameworks.shared.own_objectives import OwnObjectives
-from trackside.frameworks.shared.rounds import FURTHER, Ended, Evaluated, Learning, Named, RoundsAdapter, Source
 
 SHAP_ROWS = 1000  # rows of which contributions are computed: all of 5000 take seconds
 
@@ -55,7 +55,7 @@ class GivenData:
 
 
 class XGBoostAdapter(RoundsAdapter):
-    """The adapter of XGBoost; see `frameworks/shared/rounds.py`.
+    """The adapter of XGBoost; see `adapters/shared/rounds.py`.
 
     Args:
         environment: Address of the run, and the capture request.

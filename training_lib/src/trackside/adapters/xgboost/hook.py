@@ -8,11 +8,11 @@ from typing import Any
 
 from xgboost.callback import TrainingCallback
 
+from trackside.adapters.shared.listening import ListeningScript
 from trackside.adapters.xgboost.adapter import SHAP_ROWS, GivenData, Takes, XGBoostAdapter
 from trackside.capture.place import Place
 from trackside.capture.request_reading import request_of
 from trackside.contracts.capture_request import CaptureRequest
-from trackside.frameworks.shared.listening import ListeningScript
 
 
 def given_to(callback: TrainingCallback) -> Takes:

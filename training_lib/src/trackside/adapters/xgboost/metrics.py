@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trackside.frameworks.shared.rounds import Metric
+from trackside.adapters.shared.rounds import Metric
 
 # Metrics of XGBoost that fall while a model learns, smooth ones first. What follows an @ is a parameter.
 _SMOOTH = (

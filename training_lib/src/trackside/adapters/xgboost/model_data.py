@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xgboost.core import XGBoostError
 
-from trackside.frameworks.shared import rounds
+from trackside.adapters.shared import rounds
 
 _MOST_ROWS = 512  # of the inputs that are saved
 _MOST_NUMBERS = 1 << 20  # of a matrix that is read whole to pick rows out of it

@@ -29,14 +29,14 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from trackside.contracts.errors import ConfigurationError, RunNotFoundError, StorageError, TracksideError
-from trackside.runs.comparing.comparison import ComparedRun, compare, differing_facts
-from trackside.runs.comparing.side_by_side import MOST_COMPARED, side_by_side
 from trackside.runs.live_run import training_losses
 from trackside.runs.recorded_run import read_run
 from trackside.runs.run_folder import RunState, read_record
 from trackside.speed.performance.profile import Profile
 from trackside.trial.tensors.buckets import bucketed, edges_of
 from trackside.trial.trial import open_trial
+from trackside.views.comparing.comparison import ComparedRun, compare, differing_facts
+from trackside.views.comparing.side_by_side import MOST_COMPARED, side_by_side
 from trackside.views.dashboard import pages, tensor_pages
 from trackside.views.dashboard.access import UNTIL
 from trackside.views.dashboard.list_page import ListedRuns, list_page

@@ -10,11 +10,11 @@ import numpy as np
 
 from trackside.contracts.run.recorded_names import plain_name
 from trackside.contracts.verdict import Severity
-from trackside.runs.comparing.comparison import Comparison
-from trackside.runs.comparing.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line, verdict_line
-from trackside.runs.comparing.side_by_side import OneOfMany, SideBySide
 from trackside.speed.performance.durations import milliseconds
 from trackside.trial.tensors.buckets import Buckets, bucketed, edges_of
+from trackside.views.comparing.comparison import Comparison
+from trackside.views.comparing.comparison_text import facts_in_order, issue_lines, loss_lines, pace_line, verdict_line
+from trackside.views.comparing.side_by_side import OneOfMany, SideBySide
 from trackside.views.dashboard.shell import (
     ALL,
     AROUND,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.verdict import Finding
-from trackside.trial.tensors.expression import FUNCTIONS, MOST_LETTERS
+from trackside.views.dashboard.expression import FUNCTIONS, MOST_LETTERS
 from trackside.views.dashboard.shell import (
     TIME,
     address_of,

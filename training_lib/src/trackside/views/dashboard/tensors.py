@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.trial.tensors.buckets import Buckets, bucketed, edges_of
-from trackside.trial.tensors.expression import Expression, Numbers, Read
 from trackside.trial.tensors.statistics import RECORDED_ONLY, STATISTICS
 from trackside.trial.trial import Trial
+from trackside.views.dashboard.expression import Expression, Numbers, Read
 from trackside.views.report.charts.line_chart import MOST_BUCKETS
 from trackside.views.report.gathered import within
 

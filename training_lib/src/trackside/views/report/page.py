@@ -17,10 +17,10 @@ from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.run.recorded_names import plain_name
 from trackside.contracts.verdict import Severity
 from trackside.runs.command_end import ending_of
-from trackside.runs.comparing.comparison import NO_SCRIPT
 from trackside.runs.problem_text import CODE, fixes_of, rows_of, title_of, what_of
 from trackside.runs.rule_state import RuleState, RuleStatus
 from trackside.runs.source_text import SourceText
+from trackside.views.comparing.comparison import NO_SCRIPT
 from trackside.views.report.changes_section import changes_section
 from trackside.views.report.charts.heatmap import heatmap_figure
 from trackside.views.report.charts.line_chart import line_chart

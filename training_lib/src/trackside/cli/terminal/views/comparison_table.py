@@ -7,8 +7,9 @@ from rich.text import Text
 from trackside.cli.terminal.console import data_console, safe
 from trackside.cli.terminal.layout import columns, wrapped
 from trackside.contracts.run_layout import RunLocation
-from trackside.runs.comparing.comparison import Comparison
-from trackside.runs.comparing.comparison_text import (
+from trackside.speed.performance.step_time_gate import Gate
+from trackside.views.comparing.comparison import Comparison
+from trackside.views.comparing.comparison_text import (
     cure_lines,
     facts_in_order,
     gate_lines,
@@ -18,7 +19,6 @@ from trackside.runs.comparing.comparison_text import (
     speed_lines,
     verdict_line,
 )
-from trackside.speed.performance.step_time_gate import Gate
 
 MOST_FACTS = 20
 MOST_CELL = 24  # characters of a fact, in a column of 80

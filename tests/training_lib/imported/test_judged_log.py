@@ -15,7 +15,7 @@ from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.rule_catalogue import built_in_catalogue
 from trackside.contracts.verdict import Severity
 from trackside.imported.finding import LeftOut, find_logs
-from trackside.local.judged_log import COMMAND, JudgedLog, judge_log, log_document
+from trackside.imported.judged_log import COMMAND, JudgedLog, judge_log, log_document
 from trackside.records.tensorboard_file import encode_histogram, encode_scalar, encode_version, histogram_of
 from trackside.runs.rule_state import RuleState
 

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trackside.adapters.shared.listening import ListeningAdapter
+from trackside.adapters.shared.waiting_rounds import WaitingRounds
 from trackside.capture.session import CLOSE_SECONDS, SIGTERM_SECONDS, Owner, Rank, SessionOptions
 from trackside.capture.statistics.always_on import Moment
 from trackside.capture.steps.schedule import NOTHING_DUE
@@ -22,8 +24,6 @@ from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, 
 from trackside.contracts.observations import ROUNDS_BEFORE, without_defaults
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared import in_charge
-from trackside.frameworks.shared.listening import ListeningAdapter
-from trackside.frameworks.shared.waiting_rounds import WaitingRounds
 
 METRICS = frozenset({"metrics"})
 MOST_LABELS, MOST_CLASSES = 100_000, 20  # whose classes are counted; more classes are unequal by nature

@@ -16,10 +16,10 @@ import xgboost
 from xgboost.callback import TrainingCallback
 
 import trackside
+from trackside.adapters.shared.waiting_rounds import FLUSH_SECONDS, MOST_WAITING, WAIT_SECONDS, WaitingRounds
 from trackside.capture.session import RunSession
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.environment import CaptureEnvironment
-from trackside.frameworks.shared.waiting_rounds import FLUSH_SECONDS, MOST_WAITING, WAIT_SECONDS, WaitingRounds
 from trackside.speed.profiling.windows import ProfilingWindows
 from trackside.trial.trial import Trial
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trackside.runs.comparing.comparison import BLOCK_STEPS, parting
+from trackside.views.comparing.comparison import BLOCK_STEPS, parting
 
 STEPS = 320
 Curve = NDArray[np.float64]

@@ -15,10 +15,10 @@ import numpy as np
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.run_layout import RunLocation
 from trackside.records.machine.performance_facts import PerformanceFacts
-from trackside.runs.comparing.comparison import ComparedRun, described_model
 from trackside.speed.performance.measured import CAPTURE, EVALUATION
 from trackside.speed.performance.profile import Profile, StepDurations
 from trackside.speed.performance.step_time_gate import BUSY_SHARE, Gate, GateVerdict, TimedRun, judge_step_time
+from trackside.views.comparing.comparison import ComparedRun, described_model
 
 MOST_REASONS = 5
 MODEL, DEVICE = "model", "device"  # facts that stand for the two records of a run

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from trackside.contracts.model_facts import ModelFacts, ModuleFacts, OptimizerFacts
 from trackside.contracts.observations import CLIPPINGS, PROBABILITY
-from trackside.runs.comparing.cure import Cure, CureVerdict, cure_of
 from trackside.runs.live_run import Curve, training_losses
 from trackside.runs.recorded_run import RecordedRun
 from trackside.runs.rule_state import RuleState
@@ -19,6 +18,7 @@ from trackside.runs.run_folder import RunRecord
 from trackside.speed.performance.reading import measured_workers
 from trackside.speed.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.trial.trial import Trial
+from trackside.views.comparing.cure import Cure, CureVerdict, cure_of
 
 BLOCK_STEPS = 16  # common steps whose mean difference is weighed against the noise
 PARTED_BLOCKS = 3  # in a row, or all to the end: losses that part do not meet again

@@ -8,11 +8,11 @@ from tests.for_each import for_each
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.run_layout import RunLocation
 from trackside.contracts.verdict import Severity, Verdict
-from trackside.runs.comparing.cure import CureVerdict, cure_of
 from trackside.runs.judged_part import judged_part
 from trackside.runs.recorded_run import RecordedRun
 from trackside.runs.rule_state import RuleState, RuleStatus
 from trackside.runs.run_folder import RunState
+from trackside.views.comparing.cure import CureVerdict, cure_of
 
 MENDED, NOT_MENDED, NO_PROOF = CureVerdict
 OTHERS = tuple(f"other-{number}" for number in range(5))

@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 from trackside.contracts.errors import ConfigurationError
-from trackside.trial.tensors.expression import MOST_DEPTH, MOST_LETTERS, Expression, Numbers, Read
+from trackside.views.dashboard.expression import MOST_DEPTH, MOST_LETTERS, Expression, Numbers, Read
 
 STATISTICS = ("mean", "l2", "std", "min", "max")
 STEPS = np.arange(5)

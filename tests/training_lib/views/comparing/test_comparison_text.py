@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from trackside.runs.comparing.comparison import Comparison, LossDifference, PhaseDifference
-from trackside.runs.comparing.comparison_text import speed_lines, verdict_line
+from trackside.views.comparing.comparison import Comparison, LossDifference, PhaseDifference
+from trackside.views.comparing.comparison_text import speed_lines, verdict_line
 
 JUDGED: dict[str, Any] = {"is_judged_a": True, "is_judged_b": True}
 TOGETHER = LossDifference("loss", 500, noise=0.1)

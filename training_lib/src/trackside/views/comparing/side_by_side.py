@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.verdict import Severity
-from trackside.runs.comparing.comparison import ComparedRun, facts_of, pace_of, recovered_rules, standing_issues
 from trackside.runs.live_run import Curve, training_losses
+from trackside.views.comparing.comparison import ComparedRun, facts_of, pace_of, recovered_rules, standing_issues
 
 MOST_COMPARED = 10
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from trackside.runs.comparing.comparison import Comparison, Difference, LossDifference
 from trackside.runs.run_folder import typed_name
 from trackside.speed.performance.durations import milliseconds
 from trackside.speed.performance.measured import CAPTURE, EVALUATION
 from trackside.speed.performance.step_time_gate import Compared, Gate, Measure, RunStep
+from trackside.views.comparing.comparison import Comparison, Difference, LossDifference
 
 LEAST_CHANGE = 0.1  # of the pace, to be named
 _GROUPED = 999.5, 99_950  # numbers that are written as 1,230, and not as 1.23e+03

@@ -11,13 +11,13 @@ import pytest
 import xgboost
 from numpy.typing import NDArray
 
+from trackside.adapters.shared.own_objectives import LOOKS, OwnObjectives
 from trackside.capture.ground.guard import Guard
 from trackside.contracts.run.recorded_names import (
     GRADIENTS_AGAINST_PREDICTIONS,
     SECOND_DERIVATIVES_OVER_SLOPE,
     SECOND_DERIVATIVES_POSITIVE,
 )
-from trackside.frameworks.shared.own_objectives import LOOKS, OwnObjectives
 
 Array = NDArray[Any]
 Gradients = Callable[[Array, Array], tuple[Array, Array]]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.training_lib.views.dashboard.runs import ISSUE, LOSS, write_run
 from trackside.contracts.verdict import Severity
-from trackside.runs.comparing.comparison import ComparedRun
-from trackside.runs.comparing.side_by_side import side_by_side
 from trackside.runs.recorded_run import read_run
 from trackside.runs.run_folder import RunRecord
 from trackside.trial.trial import open_trial
+from trackside.views.comparing.comparison import ComparedRun
+from trackside.views.comparing.side_by_side import side_by_side
 
 
 def opened(folder: Path, *command: str) -> ComparedRun:

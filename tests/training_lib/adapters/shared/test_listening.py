@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tests.patience import HANGS_SECONDS
+from trackside.adapters.shared.listening import ListeningAdapter, ListeningScript
 from trackside.capture.place import Place
 from trackside.capture.session import Rank
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest
 from trackside.contracts.model_facts import ModelFacts
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared.adapter import Undo
-from trackside.frameworks.shared.listening import ListeningAdapter, ListeningScript
 
 
 class Counting(ListeningAdapter):
