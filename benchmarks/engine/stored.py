@@ -22,7 +22,19 @@ if TYPE_CHECKING:
 OUTCOME = "outcome.json"
 RUN = "run"
 # The packages that decide on verdicts.
-JUDGING = ("rules", "evidence", "situation", "evaluation", "trial", "records", "contracts", "diagnosis")
+JUDGING = (
+    "rules",
+    "speed",
+    "language",
+    "presets",
+    "evidence",
+    "situation",
+    "evaluation",
+    "trial",
+    "records",
+    "contracts",
+    "diagnosis",
+)
 _LIBRARY = Path(trackside.__file__).parent
 _Judged = TypeVar("_Judged", bound="DataclassInstance")
 

@@ -40,7 +40,6 @@ from trackside.environment import EvaluatorEnvironment, FleetEnvironment
 from trackside.evaluation.container_user import leave_root
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.results.run_learning import store_learning
-from trackside.evaluation.results.run_speed import store_speed
 from trackside.evaluation.results.summary import Summary
 from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
@@ -52,6 +51,7 @@ from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.stop_signal import StopSignal
 from trackside.evaluation.worker_lease import LeasedStore, ProgressSign, WorkerLease
+from trackside.speed.run_speed import store_speed
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 

@@ -18,6 +18,10 @@ CHECKED = ("training_lib/src/trackside/*", "lambdas/*", "stacks/*", "rule_contai
 # Files whose names others call: pattern -> who.
 CALLED_BY_OTHERS = {
     "training_lib/src/trackside/rules/*/*.py": "the catalogue, which walks these folders",
+    **{
+        f"training_lib/src/trackside/{room}/rules/*.py": "the catalogue, which walks these folders"
+        for room in ("speed", "language", "presets")
+    },
     "training_lib/src/trackside/testing/*": "authors of rules and stores; Moto, which finds its parts by name",
     "training_lib/src/trackside/sagemaker/*": "notebooks: the names are those of the SageMaker SDK",
     "training_lib/src/trackside/documents/*": "notebooks: the names are those of the SageMaker SDK",

@@ -121,6 +121,8 @@ OUTSIDE = {
         "evaluation",
         "imported",
         "evidence",
+        "language",
+        "presets",
         "exchange",
         "adapters/jax",
         "adapters/keras",

@@ -14,7 +14,7 @@ import trackside
 
 LIBRARY = Path(trackside.__file__).parent
 CONSTANTS = LIBRARY / "situation" / "constants.py"
-ROOMS = ("rules", "diagnosis", "evidence", "situation")
+ROOMS = ("rules", "speed/rules", "language/rules", "presets/rules", "diagnosis", "evidence", "situation")
 FILES = sorted(file for room in ROOMS for file in (LIBRARY / room).rglob("*.py") if file != CONSTANTS)
 LINE = re.compile(r"(?P<name>[A-Z][A-Z0-9_]+) = [^#]+  # (?P<unit>[^:]+): (?P<reason>.{10,}) \[(?P<source>[MFPJT])\]")
 MOST = 130

@@ -17,7 +17,7 @@ PAGE = (DOCS / "public-api.md").read_text(encoding="utf-8")
 LISTED = set(re.findall(r"`((?:trackside|trackside_localaccount)(?:\.[a-z_]+)*)`", PAGE))
 PUBLIC = sorted(name for name in LISTED if not name.endswith("__"))
 OF_RULES = re.compile(
-    r"trackside\.(situation(\.losses)?|rules\.(data|language|tensors|program|models|system|documented))\.\w+"
+    r"trackside\.(situation(\.losses)?|rules\.(data|tensors|program|models)|(language|speed|presets)\.rules)\.\w+"
 )
 
 

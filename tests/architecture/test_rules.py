@@ -17,7 +17,7 @@ from tests.for_each import for_each
 from trackside.contracts.rule_catalogue import CATALOGUE_FILE, ParameterDescription, parse_catalogue
 from trackside.contracts.rule_request import AWS_DOCS, AWS_SDK, CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
 from trackside.documents.rule_names import DOCUMENTED_PARAMETERS
-from trackside.rules import documented
+from trackside.presets import rules as documented
 from trackside.rules.catalogue import build_rules, built_in_rules, catalogue_json, rules_in
 from trackside.rules.manual import read_manual
 from trackside.rules.rule import Rule

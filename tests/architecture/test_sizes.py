@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+from configparser import ConfigParser
 from pathlib import Path
 
 import trackside
 from tests.for_each import for_each
 
 PACKAGE = Path(trackside.__file__).parent
-FILES = sorted(file for half in ("capture", "frameworks") for file in (PACKAGE / half).rglob("*.py"))
+FILES = sorted(
+    file for half in ("capture", "frameworks", "rehearsal", "rescue") for file in (PACKAGE / half).rglob("*.py")
+)
 
 every_file = for_each({str(file.relative_to(PACKAGE)): (file,) for file in FILES})
 
 MOST_METHODS = 20
 MOST_MODULES = 20
+MOST_LINES_OF_THE_CORE = 92_000  # of its Python files; the aim is 76,000
 MOST_FILES = 25  # side by side in a folder, beside its `__init__.py`
 
 
@@ -62,3 +66,31 @@ def test_no_folder_is_a_hall() -> None:
     assert not {name: count for name, count in counts.items() if count > MOST_FILES}, (
         "give what belongs together a room"
     )
+
+
+def lines_by_room() -> dict[str, int]:
+    """Return the number of lines of each room of the library, and of each file beside them."""
+    counts: dict[str, int] = {}
+    for file in PACKAGE.rglob("*.py"):
+        room = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        counts[room] = counts.get(room, 0) + file.read_bytes().count(b"\n")
+    return counts
+
+
+def rooms_named(key: str) -> set[str]:
+    """Return the rooms that the contract of the products names, of the core or of the products."""
+    contracts = ConfigParser()
+    contracts.read(Path(__file__).parents[2] / ".importlinter", encoding="utf-8")
+    return {name.removeprefix("trackside.") for name in contracts["importlinter:contract:products"][key].split()}
+
+
+def test_the_core_does_not_grow() -> None:
+    """The core is all that one engineer must know to capture, judge and act: every room that is no product."""
+    lines, products = lines_by_room(), rooms_named("forbidden_modules")
+    core = {room: count for room, count in lines.items() if room not in products}
+    assert sum(core.values()) <= MOST_LINES_OF_THE_CORE, core
+
+
+def test_each_room_is_of_the_core_or_a_product() -> None:
+    packages = {file.parent.name for file in PACKAGE.glob("*/__init__.py")}
+    assert packages == rooms_named("source_modules") | rooms_named("forbidden_modules")

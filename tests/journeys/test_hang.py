@@ -18,7 +18,7 @@ WAITS = "import time; open('up', 'w').close(); time.sleep(600)"
 HANGS = """
 import queue
 import torch
-import trackside.speed.profiling.hang_watch as watch
+import trackside.profiling.hang_watch as watch
 import trackside.frameworks.shared.speed_facts_file as file
 watch.LEAST_SECONDS, watch.LOOK_SECONDS = 1.0, 0.2
 file.FLUSH_SECONDS = 1.0

@@ -11,15 +11,15 @@ import pytest
 from smdebug.profiler import LocalSystemMetricsReader
 
 from tests.smdebug.conftest import Peer
-from tests.training_lib.speed.profiling.samples import samples_in
+from tests.training_lib.profiling.samples import samples_in
 from trackside.exchange.machine_files import export_machine_samples
+from trackside.profiling.gpu_readings import GpuState
+from trackside.profiling.system_files import SystemFiles
+from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
 from trackside.records.machine.system_metrics_file import decode_system_metrics
-from trackside.rules.system.load_balancing import LoadBalancing
-from trackside.rules.system.low_gpu_utilization import LowGpuUtilization
-from trackside.rules.system.throttled_gpu import ThrottledGpu
-from trackside.speed.profiling.gpu_readings import GpuState
-from trackside.speed.profiling.system_files import SystemFiles
-from trackside.speed.profiling.system_metrics import OpenFiles, SystemMetrics
+from trackside.speed.rules.load_balancing import LoadBalancing
+from trackside.speed.rules.low_gpu_utilization import LowGpuUtilization
+from trackside.speed.rules.throttled_gpu import ThrottledGpu
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore
 from trackside.trial.trial import Trial

@@ -133,7 +133,7 @@ def test_an_evaluator_of_a_folder_imports_what_it_needs(count: Count, tmp_path: 
     assert not found.imported("boto3", "botocore", "rich", "click", "torch", "yaml", "importlib.metadata", "email")
     assert not found.imported("trackside.cli", "trackside.cloud", "trackside.local", "trackside.frameworks")
     assert not found.imported("trackside.documents.requests")
-    assert found.imported("trackside.rules.documented") <= {"trackside.rules.documented"}
+    assert found.imported("trackside.presets.rules") <= {"trackside.presets.rules"}
 
 
 def test_an_evaluator_imports_the_rules_that_it_judges_by(count: Count, tmp_path: Path) -> None:
@@ -141,10 +141,12 @@ def test_an_evaluator_imports_the_rules_that_it_judges_by(count: Count, tmp_path
     documented = RuleConfiguration("vanishing-gradient", name="as-documented", preset="aws-docs")
     write_ended_run(run, RuleRequest((RuleConfiguration("dead-relu"), documented)))
     found = count(EVALUATOR, "--run", run)
-    assert {name for name in found.imported("trackside.rules") if name.endswith(("_relu", "_gradient"))} == {
+    assert {
+        name for name in found.imported("trackside.rules", "trackside.presets") if name.endswith(("_relu", "_gradient"))
+    } == {
         "trackside.rules.tensors.dead_relu",
         "trackside.rules.tensors.vanishing_gradient",
-        "trackside.rules.documented.vanishing_gradient",
+        "trackside.presets.rules.vanishing_gradient",
     }
     assert not found.imported("trackside.rules.tensors.overfit", "trackside.rules.program.wrong_mode")
 

@@ -23,7 +23,7 @@ NOT_AT_THE_START = {  # only for rules from files, S3, notebooks, long runs, and
     *("multiprocessing", "concurrent.futures", "subprocess", "socket", "shutil", "tempfile", "html", "numpy.ma"),
     *(
         "trackside.evaluation.rule_processes.rule_process",
-        "trackside.evaluation.results.run_speed",
+        "trackside.speed.run_speed",
         "trackside.speed.performance",
     ),
 }

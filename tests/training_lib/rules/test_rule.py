@@ -11,10 +11,10 @@ from trackside.contracts.rule_request import AWS_DOCS, RuleConfiguration, RuleRe
 from trackside.contracts.verdict import Outcome
 from trackside.evaluation.evaluator import Evaluator
 from trackside.evaluation.results.progress import ProgressFile
+from trackside.presets.rules.dead_relu import DocumentedDeadRelu
+from trackside.presets.rules.overfit import DocumentedOverfit
+from trackside.presets.rules.poor_weight_initialization import DocumentedPoorWeightInitialization
 from trackside.rules.catalogue import build_rules, catalogue_json
-from trackside.rules.documented.dead_relu import DocumentedDeadRelu
-from trackside.rules.documented.overfit import DocumentedOverfit
-from trackside.rules.documented.poor_weight_initialization import DocumentedPoorWeightInitialization
 from trackside.rules.rule import Rule
 from trackside.rules.tensors.dead_relu import DeadRelu
 from trackside.rules.tensors.vanishing_gradient import VanishingGradient

@@ -7,6 +7,9 @@ from typing import Any
 
 REHEARSAL = "trackside.rehearsal.rehearsal"  # in the training's process, for `trackside check`
 RESCUE = "trackside.rescue.rescue"  # in the training's process, for `--rescue`
+RUN_SPEED = "trackside.speed.run_speed"  # once a run is judged
+SAGEMAKERS_REQUESTS = "trackside.documents.requests"  # where a file or a container has rules in SageMaker's terms
+RULES = ("trackside.speed.rules", "trackside.language.rules", "trackside.presets.rules")  # rooms of further rules
 
 
 def product(name: str) -> Any:

@@ -15,8 +15,8 @@ from trackside.contracts.capture_request import CaptureRequest, StatisticsReques
 from trackside.contracts.run.profiling_request import ProfilingRequest, Window
 from trackside.contracts.run_layout import RunLocation
 from trackside.environment import CaptureEnvironment
-from trackside.evaluation.results.profiler_report import profiler_report
 from trackside.speed.performance.details import OPERATORS, PYTHON, Detail, read_details
+from trackside.speed.profiler_report import profiler_report
 from trackside.storage.open_store import open_store
 
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"

@@ -20,7 +20,7 @@ from trackside.adapters.shared.waiting_rounds import FLUSH_SECONDS, MOST_WAITING
 from trackside.capture.session import RunSession
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.environment import CaptureEnvironment
-from trackside.speed.profiling.windows import ProfilingWindows
+from trackside.profiling.windows import ProfilingWindows
 from trackside.trial.trial import Trial
 
 LAST = 10**9

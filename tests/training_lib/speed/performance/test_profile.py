@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import trackside
-from tests.training_lib.rules.system.machines import gpus, loader, metric, steps
-from tests.training_lib.speed.profiling.samples import samples_in
+from tests.training_lib.profiling.samples import samples_in
+from tests.training_lib.speed.rules.machines import gpus, loader, metric, steps
 from trackside.storage.local import LocalStore
 from trackside.storage.store import Store
 from trackside.storage.subfolder import Subfolder

@@ -22,9 +22,9 @@ from smdebug.profiler.python_profile_utils import (
     cProfileTimer,
     python_profile_mode_to_str,
 )
+from trackside.profiling.python_profile import begin_python_profile
+from trackside.profiling.windows import Recording
 from trackside.records.machine.function_times import FUNCTIONS
-from trackside.speed.profiling.python_profile import begin_python_profile
-from trackside.speed.profiling.windows import Recording
 
 _ANY_FRAMEWORK = "python"
 _DEFAULT_TIMERS = {  # by step; elsewhere all time

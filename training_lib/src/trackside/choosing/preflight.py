@@ -11,7 +11,6 @@ from trackside.contracts.capture_request import CaptureRequest, CollectionReques
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import RuleCatalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
-from trackside.documents.requests import with_needs
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def plan_rules(
     saved = (
         _with_losses(catalogue.capture_request(request))
         if capture is None
-        else with_needs(capture, request.rules, catalogue, [])
+        else catalogue.with_needs(capture, request.rules, [])
     )
     if save_interval is not None:
         saved = _at_interval(saved, save_interval)

@@ -12,14 +12,15 @@ from trackside.choosing.rule_choice import NO_WORDS, WORDS, Layer, layer_of_docu
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.fields import parse_json
-from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.rule_catalogue import SAVED_TOO, built_in_catalogue
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
-from trackside.documents.requests import HOOK, PROFILER_RULES, RULES, SAVED_TOO, TENSORBOARD, read_training_job
 from trackside.extras import pip_install
+from trackside.products import SAGEMAKERS_REQUESTS, product
 
 MOST_BYTES = 4 << 20
 YAML_ENDINGS = (".yaml", ".yml")
 _OF_A_REQUEST = ("rules", "version")
+_SAGEMAKERS = frozenset({"DebugRuleConfigurations", "ProfilerRuleConfigurations"})
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def _parsed(path: Path, content: bytes, *, subject: str) -> Any:
 def _read(document: Any, path: Path) -> RulesFile:
     if isinstance(document, Mapping) and not set(WORDS).isdisjoint(document):
         return _with_words(document, path)
-    if isinstance(document, Mapping) and not {RULES, PROFILER_RULES}.isdisjoint(document):
+    if isinstance(document, Mapping) and not _SAGEMAKERS.isdisjoint(document):
         return _of_sagemaker(document)
     if isinstance(document, list):
         document = {"rules": document}
@@ -125,14 +126,15 @@ def _with_words(document: Mapping[str, Any], path: Path) -> RulesFile:
 
 
 def _of_sagemaker(document: Mapping[str, Any]) -> RulesFile:
-    translation = read_training_job(document)
+    requests = product(SAGEMAKERS_REQUESTS)
+    translation = requests.read_training_job(document)
     about_capture = tuple([note for note in translation.notes if note.startswith(SAVED_TOO)])
     notes = tuple([note for note in translation.notes if note not in about_capture])
-    if TENSORBOARD in document:
-        about_capture += (f"{TENSORBOARD} was read and has no effect here.",)
-    if HOOK not in document:
+    if requests.TENSORBOARD in document:
+        about_capture += (f"{requests.TENSORBOARD} was read and has no effect here.",)
+    if requests.HOOK not in document:
         return RulesFile(translation.request.rules, notes, capture_notes=about_capture)
     capture = replace(translation.capture, tensorboard="")
     names = ", ".join(collection.name for collection in capture.collections)
-    about_capture = (f"Saved as {HOOK} says, in the run's own folder: {names}.", *about_capture)
+    about_capture = (f"Saved as {requests.HOOK} says, in the run's own folder: {names}.", *about_capture)
     return RulesFile(translation.request.rules, notes, capture, about_capture)

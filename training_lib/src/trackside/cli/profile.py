@@ -92,8 +92,9 @@ def command(*, run: str, output: str, report: bool, steps: int | None, profiler:
 
 def _profile_steps(uri: str, steps: int, profiler: str) -> None:
     from trackside.contracts.run_layout import RunLocation
-    from trackside.local.profile_request import request_profile, wait_for_profile
+    from trackside.local.profile_request import request_profile
     from trackside.speed.performance.details import read_details
+    from trackside.speed.profile_waiting import wait_for_profile
     from trackside.storage.open_store import open_store
     from trackside.trial.trial import open_trial
 
@@ -180,8 +181,8 @@ def _print_report(uri: str) -> None:
     import time
 
     from trackside.contracts.run_layout import RunLocation
-    from trackside.evaluation.results.profiler_report import profiler_report
     from trackside.speed.performance.details import read_details
+    from trackside.speed.profiler_report import profiler_report
     from trackside.storage.open_store import open_store
     from trackside.trial.trial import open_trial
 

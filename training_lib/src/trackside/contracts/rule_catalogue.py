@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
@@ -40,6 +40,7 @@ CUSTOM_RULE_CAPTURE = CaptureRequest(
     tuple(CollectionRequest(name, Schedule(10 if name == "losses" else 100)) for name in KNOWN_COLLECTIONS)
 )
 
+SAVED_TOO = "Saved too"  # beginning of a note about collections that only the rules need
 _NAMES_OF_COLLECTIONS = "collection_names"  # name of the parameter in every rule that has it
 
 
@@ -258,6 +259,28 @@ class RuleCatalogue:
         for configuration in request.rules:
             merged = merged.merged_with(self.needs(configuration))
         return merged
+
+    def with_needs(
+        self, capture: CaptureRequest, rules: Sequence[RuleConfiguration], notes: list[str]
+    ) -> CaptureRequest:
+        """Return `capture` with the collections that the rules need.
+
+        A rule in a preset of Amazon's takes the user's schedules, one of Trackside's own gets the steps it needs.
+
+        Args:
+            capture: The request so far.
+            rules: The rules.
+            notes: Gets a sentence for each addition.
+        """
+        for rule in rules:
+            needed = self.needs(rule)
+            if rule.preset not in {"", CALIBRATED} or rule.custom:
+                needed = CaptureRequest(tuple(c for c in needed.collections if capture.collection(c.name) is None))
+            added = [c.name for c in needed.collections if capture.collection(c.name) is None]
+            if added:
+                notes.append(f"{SAVED_TOO}, because {rule.name} watches it: {', '.join(added)}.")
+            capture = capture.merged_with(needed)
+        return capture
 
 
 def _no_such_preset(rule: RuleDescription, configuration: RuleConfiguration) -> Problem:

@@ -1,7 +1,7 @@
 """The profiler rules of SageMaker Debugger: their parameters and defaults.
 
 Two sets of defaults exist. `aws-sdk` are those that the SDK's classes always sent; `aws-docs` are those of the
-documentation, which held only for requests written by hand. The rules themselves are in `trackside.rules.system`.
+documentation, which held only for requests written by hand. The rules themselves are in `trackside.speed.rules`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError, Problem, did_you_mean
 from trackside.contracts.recipient import Recipient
 from trackside.contracts.rule_catalogue import RuleCatalogue, built_in_catalogue
-from trackside.contracts.rule_request import AWS_DOCS, CALIBRATED, PRESETS, RuleConfiguration, RuleRequest
+from trackside.contracts.rule_request import AWS_DOCS, PRESETS, RuleConfiguration, RuleRequest
 from trackside.contracts.run.profiling_request import ProfilingRequest, read_profiling_request
 from trackside.documents.actions import DEBUGGERS
 from trackside.documents.hook import MOST_COLLECTIONS, HookReading, hook_document
@@ -31,7 +31,6 @@ RULES, HOOK = "DebugRuleConfigurations", "DebugHookConfig"
 PROFILER_RULES, PROFILER = "ProfilerRuleConfigurations", "ProfilerConfig"
 TENSORBOARD = "TensorBoardOutputConfig"
 DEBUGGER_KEYS = (RULES, HOOK, PROFILER_RULES, PROFILER, TENSORBOARD)
-SAVED_TOO = "Saved too"  # beginning of a note about collections that only the rules need
 _ALWAYS_TIMED = ("DataloaderProfilingConfig", "HorovodProfilingConfig", "SMDataParallelProfilingConfig")
 _INTERVALS = (100, 200, 500, 1000, 5000, 60_000)
 DEFAULT_INTERVAL_MS = 500  # of SageMaker Debugger
@@ -162,7 +161,7 @@ def translate(
     if hook in (None, False):
         capture = replace(capture, include_workers=CaptureRequest().include_workers)
     capture = replace(capture, machine_interval_ms=machine_interval_ms, profiling=profiling)
-    capture = with_needs(capture, reading.rules, catalogue, notes)
+    capture = catalogue.with_needs(capture, reading.rules, notes)
     _note_what_is_not_judged(reading, notes)
     return Translation(
         RuleRequest(tuple(reading.rules)),
@@ -225,30 +224,6 @@ def _note_misspelled(document: Mapping[str, Any], problems: list[Problem]) -> No
             if str(key).endswith(("EvaluationStatuses", "Status")):  # what DescribeTrainingJob answers beside
                 continue
             problems.append(Problem(str(key), "is not a known name.", hint))
-
-
-def with_needs(
-    capture: CaptureRequest, rules: Sequence[RuleConfiguration], catalogue: RuleCatalogue, notes: list[str]
-) -> CaptureRequest:
-    """Return `capture` with the collections that the rules need.
-
-    A rule in a preset of Amazon's takes the user's schedules, one of Trackside's own gets the steps it needs.
-
-    Args:
-        capture: The request so far.
-        rules: The rules.
-        catalogue: The catalogue of the rules.
-        notes: Gets a sentence for each addition.
-    """
-    for rule in rules:
-        needed = catalogue.needs(rule)
-        if rule.preset not in {"", CALIBRATED} or rule.custom:
-            needed = CaptureRequest(tuple(c for c in needed.collections if capture.collection(c.name) is None))
-        added = [c.name for c in needed.collections if capture.collection(c.name) is None]
-        if added:
-            notes.append(f"{SAVED_TOO}, because {rule.name} watches it: {', '.join(added)}.")
-        capture = capture.merged_with(needed)
-    return capture
 
 
 def _note_what_is_not_judged(reading: RuleReading, notes: list[str]) -> None:

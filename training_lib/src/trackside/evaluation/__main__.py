@@ -33,6 +33,7 @@ from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.skip_list import SkipListSink
 from trackside.evaluation.stop_signal import BOTH, StopSignal, ignore_signals_of_jobs
+from trackside.products import RUN_SPEED, product
 from trackside.storage.open_store import open_store
 
 gc.freeze()  # what is imported stays, and no later collection walks through it
@@ -77,11 +78,7 @@ def _evaluate(run: RunLocation, *, poll_seconds: float, parent: int | None) -> S
             sleep=stop.sleep,
             should_stop=lambda: stop.is_set or parent not in {None, os.getppid()},
         )
-    from trackside.evaluation.results.run_speed import (
-        store_speed,  # needed at the end alone: rules begin earlier without it
-    )
-
-    store_speed(run, rule_output, clock=time.time)
+    product(RUN_SPEED).store_speed(run, rule_output, clock=time.time)
     store_learning(rule_output, summary.learning)
     return summary
 

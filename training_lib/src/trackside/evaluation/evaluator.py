@@ -29,7 +29,7 @@ from trackside.evaluation.rule_processes.threaded_rules import ThreadedRules
 from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.steps_to_judge import StepsToJudge, must_judge
 from trackside.rules.catalogue import ConfiguredRule, build_rules
-from trackside.rules.rule import Rule, is_paced_step
+from trackside.rules.rule import Rule, is_paced_step, ships_with_trackside
 from trackside.rules.rule_file import load_rule
 from trackside.storage.open_store import OpenStore, open_store
 from trackside.trial.trial import Trial, trial_of
@@ -87,7 +87,7 @@ def evaluate(
             refused=refused,
             stores=stores,
             limits=limits,
-            threaded=[rule.configuration.name for rule in rules if not _ships_with_trackside(rule)],
+            threaded=[rule.configuration.name for rule in rules if not ships_with_trackside(rule.rule)],
             progress_seconds=REMOTE_PROGRESS_SECONDS if is_remote else 0.0,
             note_progress=note_progress,
             is_cut=lambda: is_cut(stores(run.uri)),
@@ -474,7 +474,3 @@ def _loader_of(request: RuleRequest, processes: ExitStack, limits: RuleLimits) -
     from trackside.evaluation.rule_processes.rule_process import RuleProcesses  # brings `multiprocessing`, for few runs
 
     return processes.enter_context(RuleProcesses(limits)).load
-
-
-def _ships_with_trackside(configured: ConfiguredRule) -> bool:
-    return type(configured.rule).__module__.startswith("trackside.rules.")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from trackside.contracts.errors import ConfigurationError, KeyNotFoundError, Problem
 from trackside.contracts.rule_request import CLASS_PARAMETER, MOST_BYTES, SOURCE_PARAMETER, RuleRequest
 from trackside.contracts.run_layout import RULE_REQUEST_KEY
+from trackside.products import SAGEMAKERS_REQUESTS, product
 from trackside.rules.catalogue import default_request
 from trackside.storage.store import Store
 
@@ -38,13 +39,12 @@ def rule_of_environment(environment: Mapping[str, str]) -> RuleRequest:
 
     Errors: `ConfigurationError` with every problem, also for a rule that is known but not supported yet.
     """
-    from trackside.documents.requests import read_environment  # much to import for what few need
-
-    translation = read_environment(environment)
+    translation = product(SAGEMAKERS_REQUESTS).read_environment(environment)
     for note in translation.notes:
         _logger.warning("%s", note)
     if not translation.request.rules:
         name = environment.get(CLASS_PARAMETER, "")
         problem = Problem("environment", f"{name} is not judged yet.", "Choose another rule: `trackside rules list`.")
         raise ConfigurationError([problem], subject="The configuration for SageMaker Debugger")
-    return translation.request
+    found: RuleRequest = translation.request
+    return found

@@ -46,6 +46,7 @@ from trackside.local.signal_inbox import SignalInbox
 from trackside.local.stop_request import forget_stop, requested_stop
 from trackside.local.training_process import TrainingProcess
 from trackside.local.unfinished_run import reopen
+from trackside.profiling.sampler_process import SamplerProcess
 from trackside.runs.capture_check import (
     lacks_trackside,
     nothing_captured_yet,
@@ -61,9 +62,8 @@ from trackside.runs.rescues import read_rescue
 from trackside.runs.rule_state import RuleStatus, gravest_severity, rule_statuses, was_ruined
 from trackside.runs.run_folder import RunRecord, RunState, held, storage_problem, write_record
 from trackside.runs.run_summary import store_summary
+from trackside.runs.speed_line import speed_line
 from trackside.runs.verdict_feed import VerdictFeed
-from trackside.speed.performance.speed_line import speed_line
-from trackside.speed.profiling.sampler_process import SamplerProcess
 from trackside.storage.open_store import open_store
 
 LOOK_SECONDS = 0.2  # how often to look for verdicts; the end of the training wakes us at once

@@ -1,4 +1,4 @@
-"""The catalogue of rules: files of this package, and entry points of the group `trackside.rules`.
+"""The catalogue of rules: files of this package and of products, and entry points of the group `trackside.rules`.
 
 A user's own rule comes from a file that the request names: `rule_file.py`.
 """
@@ -11,6 +11,7 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from trackside.contracts.capture_request import collections_document
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_catalogue import RuleCatalogue, RuleDescription, built_in_catalogue
 from trackside.contracts.rule_request import CALIBRATED, RuleConfiguration, RuleRequest
+from trackside.products import RULES
 from trackside.rules.rule import Rule, is_rule
 from trackside.rules.rule_file import load_rule
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "trackside.rules"
-_DOCUMENTED = "trackside.rules.documented."  # where rules in other senses than ours stand
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class ConfiguredRule:
 
 
 def built_in_rules() -> Mapping[str, type[Rule]]:
-    """Return the rules that ship with Trackside, by id, sorted. Imports every file of this package, once."""
+    """Return the rules that ship with Trackside, by id, sorted. Imports every file of rules, once."""
     return _built_in()
 
 
@@ -143,10 +144,11 @@ class _Rules:
         named = [configuration for configuration in request.rules if configuration.custom is None]
         rule_ids = {each.rule_id for each in named}
         with_preset = {each.rule_id for each in named if each.preset not in {"", CALIBRATED}}
+        first: dict[str, str] = {}
         files = [
             name
-            for name in _names_of_modules()
-            if _rule_id_of(name) in (with_preset if name.startswith(_DOCUMENTED) else rule_ids)
+            for name in _names_of_modules()  # another file of the same name has the rule in another sense
+            if _rule_id_of(name) in (rule_ids if first.setdefault(_rule_id_of(name), name) == name else with_preset)
         ]
         ours = [rule for name in files for rule in rules_in(importlib.import_module(name))]
         calibrated = _calibrated(ours)
@@ -189,9 +191,12 @@ def by_id(rules: Iterable[type[Rule]]) -> Mapping[str, type[Rule]]:
 
 
 def _names_of_modules() -> Iterator[str]:
-    for found in pkgutil.walk_packages(trackside.rules.__path__, prefix=f"{trackside.rules.__name__}."):
-        if found.name != __name__:
-            yield found.name
+    """Yield the modules of rules: those of the core, then those of products."""
+    for room in (trackside.rules.__name__, *RULES):
+        folder = Path(trackside.rules.__path__[0]).parent.joinpath(*room.split(".")[1:])
+        for found in pkgutil.walk_packages([str(folder)], prefix=f"{room}."):
+            if found.name != __name__:
+                yield found.name
 
 
 def _rule_id_of(module: str) -> str:

@@ -61,7 +61,7 @@ class Rule(ABC):
                          are enough
     judges_waiting       True: it judges the newest step again while no newer one comes
     judges_the_end       True: it judges the newest step again once the run has ended, for what was measured after it
-    judges_speed         True: it reads the machine's metrics and the seconds of steps (`rules/speed.py`), no tensor
+    judges_speed         True: it reads the machine's metrics and the seconds of steps (`speed/speed_rule.py`)
     judges_until_found   True: it ends with its first issue, as Amazon's rules do. Other rules go on, and an issue
                          without further findings recovers
     escalates            True: an open issue whose findings become more severe is opened once more
@@ -399,6 +399,15 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, list):
         return tuple([_frozen(one) for one in value])
     return {name: _frozen(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def ships_with_trackside(rule: Rule) -> bool:
+    """Return True for a rule of Trackside's own, in any room; False for one of a file or another package.
+
+    Args:
+        rule: The rule.
+    """
+    return type(rule).__module__.startswith("trackside.")
 
 
 def is_rule(member: object) -> TypeGuard[type[Rule]]:

@@ -1,1 +1,1 @@
-"""Speed: what measures where the time of a training goes, and what judges it."""
+"""Speed: what judges where the time of a training goes, from what the core has measured."""

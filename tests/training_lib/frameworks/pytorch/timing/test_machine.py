@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.patience import wait_until
-from tests.training_lib.speed.profiling.samples import samples_in
+from tests.training_lib.profiling.samples import samples_in
 from trackside.capture.session import Rank, RunSession
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.run_layout import RunLocation

@@ -15,16 +15,16 @@ from tests.training_lib.frameworks.pytorch.timing import scripts
 from tests.warm_python import WarmPython
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.environment import inherited
-from trackside.rules.system.data_starvation import DataStarvation
-from trackside.rules.system.dataloader import Dataloader
-from trackside.rules.system.hang import Hang
-from trackside.rules.system.max_initialization_time import MaxInitializationTime
-from trackside.rules.system.step_outlier import StepOutlier
-from trackside.rules.system.straggler_rank import StragglerRank
 from trackside.speed.performance.measured import Measured
 from trackside.speed.performance.profile import open_profile
 from trackside.speed.performance.reading import measured_workers
 from trackside.speed.performance.verdict import judge_speed
+from trackside.speed.rules.data_starvation import DataStarvation
+from trackside.speed.rules.dataloader import Dataloader
+from trackside.speed.rules.hang import Hang
+from trackside.speed.rules.max_initialization_time import MaxInitializationTime
+from trackside.speed.rules.step_outlier import StepOutlier
+from trackside.speed.rules.straggler_rank import StragglerRank
 from trackside.trial.trial import open_trial
 from trackside.trial.window import Window
 

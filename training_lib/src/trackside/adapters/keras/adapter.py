@@ -27,7 +27,7 @@ from trackside.capture.statistics.budget import DEAR, NORMS, SAVED
 from trackside.capture.steps.last_step import StepPosition
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared.adapter import Undo
-from trackside.speed.profiling.phase_clock import BACKWARD, CAPTURE, DATA, EVALUATION, OPTIMIZER, OTHER
+from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, EVALUATION, OPTIMIZER, OTHER
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from trackside.speed.profiling.windows import Recording, Write
+from trackside.profiling.windows import Recording, Write
 
 TRACE = "trace.json.gz"
 _PICOSECONDS = 1e-6  # of a microsecond

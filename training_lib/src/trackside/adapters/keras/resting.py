@@ -19,7 +19,7 @@ from trackside.adapters.keras.values import number_of
 from trackside.adapters.shared.listening import ListeningAdapter
 from trackside.capture.steps.step_engine import TRAIN
 from trackside.frameworks.shared.replaced_methods import StepHooks
-from trackside.speed.profiling.phase_clock import PhaseClock
+from trackside.profiling.phase_clock import PhaseClock
 
 EAGER = frozenset({"torch"})  # the others compile steps, so that their loops by hand show too little to be counted
 

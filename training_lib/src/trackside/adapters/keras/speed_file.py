@@ -19,10 +19,10 @@ from trackside.capture.session import Rank, RunSession
 from trackside.contracts.run_layout import PROFILES, worker_name
 from trackside.frameworks.shared.shown_lines import shown_lines, usable_processors
 from trackside.frameworks.shared.speed_facts_file import SpeedFactsFile
+from trackside.profiling.phase_clock import PhaseClock
+from trackside.profiling.processor_wait import ProcessorWait
+from trackside.profiling.stack_sampler import StackSampler
 from trackside.records.machine.performance_facts import PerformanceFacts
-from trackside.speed.profiling.phase_clock import PhaseClock
-from trackside.speed.profiling.processor_wait import ProcessorWait
-from trackside.speed.profiling.stack_sampler import StackSampler
 from trackside.storage.store import Store
 
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from trackside.capture.ground.script_lines import is_user_file
+from trackside.profiling.phase_clock import DATA, PhaseClock
+from trackside.profiling.stack_sampler import Inside
 from trackside.records.machine.performance_facts import QueueFacts
-from trackside.speed.profiling.phase_clock import DATA, PhaseClock
-from trackside.speed.profiling.stack_sampler import Inside
 from trackside.thread_stacks import Stack, all_stacks
 
 # The files that call the user's code for a batch on another thread: `tf.data`'s for Python, and workers of Keras.

@@ -19,7 +19,7 @@ import mxnet
 from trackside.environment import mxnet_profiles_from_start
 from trackside.frameworks.shared.adapter import Undo
 from trackside.frameworks.shared.replaced_methods import replace
-from trackside.speed.profiling.windows import Recording, Write
+from trackside.profiling.windows import Recording, Write
 
 TRACE = "trace.json.gz"
 _PROFILER: Any = mxnet.profiler

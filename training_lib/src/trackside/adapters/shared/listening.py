@@ -26,8 +26,8 @@ from trackside.frameworks.shared import in_charge
 from trackside.frameworks.shared.adapter import Undo, machine_parts, refuse_rescue
 from trackside.frameworks.shared.detailed_profile import DetailedProfile
 from trackside.frameworks.shared.rehearsed_steps import rehearsed_steps
+from trackside.profiling.windows import Begin
 from trackside.records.modes import checked_mode
-from trackside.speed.profiling.windows import Begin
 
 
 class ListeningAdapter:

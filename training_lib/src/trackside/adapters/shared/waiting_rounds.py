@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from trackside.capture.ground.one_at_a_time import OneAtATime
 from trackside.capture.session import RunSession
-from trackside.speed.profiling.windows import ProfilingWindows
+from trackside.profiling.windows import ProfilingWindows
 
 WAIT_SECONDS = 0.25
 MOST_WAITING = 256  # rounds

@@ -69,7 +69,7 @@ OVERHEAD = "trackside/overhead_share"
 NORMS_INTERVAL = "trackside/norms_interval"
 DEAR_INTERVAL = "trackside/dear_interval"
 
-# Seconds of a step, and of the phases of it that occurred: speed/profiling/phase_clock.py.
+# Seconds of a step, and of the phases of it that occurred: profiling/phase_clock.py.
 STEP_SECONDS = "trackside/step_seconds"
 DATA_SECONDS = "trackside/data_seconds"
 BACKWARD_SECONDS = "trackside/backward_seconds"

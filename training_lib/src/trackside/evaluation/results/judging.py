@@ -21,7 +21,7 @@ from trackside.evaluation.results.progress import RuleProgress
 from trackside.evaluation.results.verdicts import Moment
 from trackside.evaluation.results.watched_source import WatchedSource
 from trackside.rules.catalogue import ConfiguredRule
-from trackside.rules.rule import FoldingRule, is_paced_step
+from trackside.rules.rule import FoldingRule, is_paced_step, ships_with_trackside
 from trackside.situation.constants import OBSERVED
 from trackside.trial.trial import Trial
 from trackside.trial.window import Window
@@ -341,7 +341,7 @@ def is_calibrated(configured: ConfiguredRule) -> bool:
 
     Rules about speed measure their causes, and no harm to the learning makes them graver.
     """
-    is_ours = type(configured.rule).__module__.startswith("trackside.rules.") and not configured.rule.judges_speed
+    is_ours = ships_with_trackside(configured.rule) and not configured.rule.judges_speed
     return is_ours and configured.configuration.preset in _CALIBRATED
 
 

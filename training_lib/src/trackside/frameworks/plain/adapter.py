@@ -19,7 +19,7 @@ from trackside.capture.steps.step_engine import TRAIN
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.shared.detailed_profile import DetailedProfile
 from trackside.frameworks.shared.rehearsed_steps import rehearsed_steps
-from trackside.speed.profiling.windows import Begin
+from trackside.profiling.windows import Begin
 
 RATE = "hyperparameters/optimizer/group_0/lr"
 

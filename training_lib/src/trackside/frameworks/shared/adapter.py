@@ -17,8 +17,8 @@ from trackside.contracts.run.rescue import RescueRecord, RescueState
 from trackside.contracts.run_layout import PROFILES, RESCUE, worker_name
 from trackside.environment import RescueEnvironment, inherited
 from trackside.products import RESCUE as RESCUE_MODULE
-from trackside.speed.profiling.machine_part import MachinePart
-from trackside.speed.profiling.system_sampler import FIRST_NODE
+from trackside.profiling.machine_part import MachinePart
+from trackside.profiling.system_sampler import FIRST_NODE
 
 LEAST_INTERVAL_MS = 100
 _NO_RESCUE = "only trainings by PyTorch, and by Keras on it, go back"

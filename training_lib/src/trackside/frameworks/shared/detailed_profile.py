@@ -9,10 +9,10 @@ from trackside.capture.session import Rank, RunSession
 from trackside.capture.writing.writer_parts import BackgroundPart
 from trackside.contracts.run.profiling_request import OPERATORS, OUTSIDE, PYTHON, ProfilingRequest
 from trackside.contracts.run_layout import PROFILER_CONFIG_KEY, PROFILES, worker_name
-from trackside.speed.profiling.outside_profile import begin_outside_profile
-from trackside.speed.profiling.python_profile import begin_python_profile
-from trackside.speed.profiling.window_part import WindowPart
-from trackside.speed.profiling.windows import Begin, ProfilingWindow, ProfilingWindows, Recording
+from trackside.profiling.outside_profile import begin_outside_profile
+from trackside.profiling.python_profile import begin_python_profile
+from trackside.profiling.window_part import WindowPart
+from trackside.profiling.windows import Begin, ProfilingWindow, ProfilingWindows, Recording
 
 _DOING = "profiling operators and functions"
 

@@ -7,9 +7,9 @@ import os
 from collections import Counter
 
 from trackside.capture.ground.script_lines import Place, shown
+from trackside.profiling.phase_clock import Phase
+from trackside.profiling.stack_sampler import SampledLine, StackSampler
 from trackside.records.machine.performance_facts import FETCH, INSIDE, MOST_LINES, LineSamples
-from trackside.speed.profiling.phase_clock import Phase
-from trackside.speed.profiling.stack_sampler import SampledLine, StackSampler
 
 MOST_CODE = 120  # characters of a line
 

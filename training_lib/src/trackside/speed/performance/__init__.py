@@ -1,1 +1,1 @@
-"""Verdicts on the speed of a run, from what `speed.profiling` and the adapters measured. See docs/profiling.md."""
+"""Verdicts on the speed of a run, from what `profiling` and the adapters measured. See docs/profiling.md."""

@@ -1,4 +1,4 @@
-"""The profiles of a run's windows (`speed/profiling/windows.py`): the operators and the functions of a few steps."""
+"""The profiles of a run's windows (`profiling/windows.py`): the operators and the functions of a few steps."""
 
 from __future__ import annotations
 

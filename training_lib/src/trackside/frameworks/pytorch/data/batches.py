@@ -43,7 +43,7 @@ from trackside.frameworks.pytorch.data.token_batches import TokenBatches
 from trackside.frameworks.pytorch.ground.script_objects import length_of
 from trackside.frameworks.shared.adapter import StepHook, Undo
 from trackside.frameworks.shared.replaced_methods import ReplacedFunction, replace
-from trackside.speed.profiling.phase_clock import CAPTURE, DATA, EVALUATION, OTHER, PhaseClock
+from trackside.profiling.phase_clock import CAPTURE, DATA, EVALUATION, OTHER, PhaseClock
 
 LOOKS_AT_FIRST = 256  # batches of a data set
 LOOKS_IN_A_ROW, LOOK_INTERVAL = 64, 1024

@@ -23,7 +23,7 @@ from trackside.frameworks.pytorch.compiling.tracing import compiler_at_work, is_
 from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
 from trackside.frameworks.shared.adapter import StepHook
 from trackside.frameworks.shared.replaced_methods import ReplacedFunction
-from trackside.speed.profiling.phase_clock import BACKWARD, CAPTURE, NOT_OURS, OPTIMIZER
+from trackside.profiling.phase_clock import BACKWARD, CAPTURE, NOT_OURS, OPTIMIZER
 
 
 def install_torch_calls(session: RunSession, steps: TrainingSteps) -> list[Callable[[], object]]:

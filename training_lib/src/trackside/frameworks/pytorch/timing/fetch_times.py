@@ -22,7 +22,7 @@ from torch.utils.data._utils import pin_memory as pinning
 from trackside.frameworks.pytorch.compiling.tracing import skip_frame
 from trackside.frameworks.shared.adapter import StepHook
 from trackside.frameworks.shared.replaced_methods import ReplacedFunction
-from trackside.speed.profiling.processor_wait import ProcessorWait
+from trackside.profiling.processor_wait import ProcessorWait
 
 MOST_DATA_SETS = 16
 MOST_WORKERS = 128  # of one DataLoader, that are told apart

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.autograd import profiler
 
-from trackside.speed.profiling.windows import Recording, Write
+from trackside.profiling.windows import Recording, Write
 
 TRACE = "trace.json"
 _profiler: Any = profiler  # names without a promise: PyTorch offers no way to see that another profiler begins

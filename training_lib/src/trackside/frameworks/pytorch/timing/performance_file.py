@@ -20,6 +20,11 @@ from trackside.frameworks.pytorch.timing.queue_takes import MetQueue, QueueTakes
 from trackside.frameworks.pytorch.timing.step_samples import StepSamples
 from trackside.frameworks.shared.shown_lines import MOST_CODE, shown_lines, usable_processors
 from trackside.frameworks.shared.speed_facts_file import SpeedFactsFile
+from trackside.profiling.garbage_watch import Collections, GarbageWatch
+from trackside.profiling.hang_watch import Hang, HangWatch
+from trackside.profiling.phase_clock import Phase, PhaseClock
+from trackside.profiling.stack_sampler import StackSampler
+from trackside.profiling.step_loop import StepLoop
 from trackside.records.machine.performance_facts import (
     MOST_QUEUES,
     UNKNOWN_COUNT,
@@ -29,11 +34,6 @@ from trackside.records.machine.performance_facts import (
     PerformanceFacts,
     QueueFacts,
 )
-from trackside.speed.profiling.garbage_watch import Collections, GarbageWatch
-from trackside.speed.profiling.hang_watch import Hang, HangWatch
-from trackside.speed.profiling.phase_clock import Phase, PhaseClock
-from trackside.speed.profiling.stack_sampler import StackSampler
-from trackside.speed.profiling.step_loop import StepLoop
 from trackside.storage.store import Store
 from trackside.thread_stacks import frames_from
 

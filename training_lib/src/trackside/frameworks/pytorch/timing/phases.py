@@ -1,4 +1,4 @@
-"""The source of the seconds of each step and of its phases; see `speed/profiling/phase_clock.py`.
+"""The source of the seconds of each step and of its phases; see `profiling/phase_clock.py`.
 
 Fetches, backward passes and optimizers are timed where they are wrapped anyway. Calls of models are not: nothing of
 ours is in place in them while nothing is saved, so their time is read from the samples of the stack.
@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from trackside.capture.statistics.step_statistics import StepStatistics
 from trackside.frameworks.pytorch.ground.fuse import Fuse
-from trackside.speed.profiling.phase_clock import PhaseClock
-from trackside.speed.profiling.processor_wait import ProcessorWait
+from trackside.profiling.phase_clock import PhaseClock
+from trackside.profiling.processor_wait import ProcessorWait
 
 
 class StepPhases:

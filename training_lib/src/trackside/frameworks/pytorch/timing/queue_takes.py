@@ -3,7 +3,7 @@
 `queue.Queue` (with its kinds) and the queues of `multiprocessing` are Python classes, whose `get` is wrapped. A queue
 is one of batches if one of its first items holds tensors or arrays: all others are left alone. The time to make a batch
 is that of a thread between two of its puts; another process shows none. `queue.SimpleQueue` is not written in Python:
-its waits are read from the stack (`speed/profiling/step_loop.py`).
+its waits are read from the stack (`profiling/step_loop.py`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from trackside.frameworks.pytorch.compiling.tracing import skip_frame
 from trackside.frameworks.pytorch.data.batches import LONG_FETCH_SECONDS
 from trackside.frameworks.shared.adapter import StepHook
 from trackside.frameworks.shared.replaced_methods import ReplacedFunction
-from trackside.speed.profiling.phase_clock import DATA, OTHER, PhaseClock
-from trackside.speed.profiling.processor_wait import ProcessorWait
-from trackside.speed.profiling.stack_sampler import Inside
+from trackside.profiling.phase_clock import DATA, OTHER, PhaseClock
+from trackside.profiling.processor_wait import ProcessorWait
+from trackside.profiling.stack_sampler import Inside
 from trackside.thread_stacks import Stack, stack_of
 
 MOST_QUEUES = 64  # that are told apart; the items of more are not looked at

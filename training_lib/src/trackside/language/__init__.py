@@ -1,0 +1,1 @@
+"""Language models: what judges their fine-tuning and their reinforcement learning."""
