@@ -20,8 +20,8 @@ from unittest import mock
 from benchmarks.engine.options import parser
 from benchmarks.engine.pages import put
 from benchmarks.times import machine
-from trackside.profiling.system_files import SystemFiles
-from trackside.profiling.system_metrics import Metric, OpenFiles, SystemMetrics
+from trackside.speed.machine.system_files import SystemFiles
+from trackside.speed.machine.system_metrics import Metric, OpenFiles, SystemMetrics
 
 INTERVAL_SECONDS = 0.5
 PROCESSES_EVERY = 4  # samples, as the sampler looks at the training's processes

@@ -42,7 +42,7 @@ from trackside.contracts.rule_request import RuleConfiguration
 from trackside.contracts.run.recorded_names import PROCESSOR_WAIT_SECONDS, STEP_SECONDS
 from trackside.contracts.run_layout import PROFILES
 from trackside.environment import inherited
-from trackside.profiling.sampler_process import SamplerProcess
+from trackside.speed.machine.sampler_process import SamplerProcess
 from trackside.speed.performance.profile import open_profile
 from trackside.trial.trial import Trial, open_trial
 

@@ -35,9 +35,9 @@ from benchmarks.processes import descendants
 from benchmarks.system_sampler import PSUTIL
 from benchmarks.times import machine
 from trackside.environment import inherited
-from trackside.profiling import system_sampler
 from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, PhaseClock
 from trackside.profiling.processor_wait import ProcessorWait
+from trackside.speed.machine import system_sampler
 
 START, END = "<!-- measured by `python -m benchmarks.system_peers` -->", "<!-- /system_peers -->"
 START_SECONDS = 10.0

@@ -43,11 +43,11 @@ from trackside.frameworks.pytorch.modules.source import TrainedModules
 from trackside.frameworks.pytorch.timing.fetch_times import FetchTimes
 from trackside.frameworks.pytorch.timing.module_times import ModuleTimer
 from trackside.frameworks.shared.replaced_methods import StepHooks
-from trackside.profiling import system_sampler
 from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, PhaseClock
 from trackside.profiling.processor_wait import ProcessorWait
-from trackside.profiling.system_files import SystemFiles
-from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
+from trackside.speed.machine import system_sampler
+from trackside.speed.machine.system_files import SystemFiles
+from trackside.speed.machine.system_metrics import OpenFiles, SystemMetrics
 
 STEP_SECONDS = 0.002
 MANY_CORES = 192

@@ -35,7 +35,7 @@ IMPORTS = {
         (
             "boto3.session",
             "trackside.evaluation.__main__",
-            "trackside.evaluation.rule_container",
+            "trackside.containers.rule_container",
             "trackside.frameworks.pytorch",
             "trackside.storage.s3",
         ),

@@ -6,7 +6,7 @@ nothing at all: no verdict file, no event. The outcome is this job's exit messag
 
 Contract: `TRACKSIDE_RUN` and `TRACKSIDE_RULE_CONFIGURATION` name the run and the configuration in its request, whose
 file must lie below `TRACKSIDE_CUSTOM_RULES_FROM`; or SageMaker Debugger's own variables name the rule, its file and
-parameters, as `trackside.evaluation.rule_container` says. It ends with the first verdict, the run, or SIGTERM,
+parameters, as `trackside.containers.rule_container` says. It ends with the first verdict, the run, or SIGTERM,
 after what is complete was judged. A restarted job judges from the first step: nothing was kept.
 """
 
@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
+from trackside.containers.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.contracts.deployment.custom_rule_job import CLEAN_CODE, CLEAN_PREFIX, ISSUE_CODES, lies_below
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
@@ -25,7 +26,6 @@ from trackside.contracts.verdict import Verdict
 from trackside.environment import EvaluatorEnvironment
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.results.summary import Summary
-from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink

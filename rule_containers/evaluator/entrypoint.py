@@ -15,7 +15,7 @@ It judges all rules of the request, or the one that `TRACKSIDE_RULE_CONFIGURATIO
 others. Shortly before SageMaker would end it (`TRACKSIDE_MAX_RUNTIME_SECONDS`) it leaves off and notes that in its
 message (`contracts.deployment.evaluators`), so that another job continues.
 
-It also works where SageMaker Debugger starts a container for one rule: see `trackside.evaluation.rule_container`. If
+It also works where SageMaker Debugger starts a container for one rule: see `trackside.containers.rule_container`. If
 `TRACKSIDE_FLEET_TABLE` names a table of leases it is a worker that judges many runs, each by starting this file.
 """
 
@@ -29,6 +29,11 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from trackside.containers.container_user import leave_root
+from trackside.containers.event_bridge import connect_event_bridge
+from trackside.containers.issue_picture import IssuePictureSink
+from trackside.containers.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
+from trackside.containers.run_boundary import OwnEndStore, check_readable
 from trackside.contracts.deployment.custom_rule_job import judged_separately
 from trackside.contracts.deployment.evaluator_ending import EndKind, EvaluatorEnding
 from trackside.contracts.deployment.evaluators import CONTINUED_PREFIX, NOTHING_JUDGED, hand_over_seconds
@@ -37,15 +42,10 @@ from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run_layout import ENDING_KEY, TRAINING_JOB_KEY, RunLocation, verdicts_key_of
 from trackside.contracts.verdict import Verdict
 from trackside.environment import EvaluatorEnvironment, FleetEnvironment
-from trackside.evaluation.container_user import leave_root
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.results.run_learning import store_learning
 from trackside.evaluation.results.summary import Summary
-from trackside.evaluation.rule_container import FirstVerdict, Job, check_owner, message_of, patiently, run_container
 from trackside.evaluation.rule_request_file import read_rule_request
-from trackside.evaluation.run_boundary import OwnEndStore, check_readable
-from trackside.evaluation.sinks.event_bridge import connect_event_bridge
-from trackside.evaluation.sinks.issue_picture import IssuePictureSink
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
 from trackside.evaluation.sinks.sink import Sink
 from trackside.evaluation.sinks.skip_list import SkipListSink

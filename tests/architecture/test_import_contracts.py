@@ -106,7 +106,7 @@ OUTSIDE = {
     "jwt": {"views"},
     "IPython": {"local"},
     "boto3": {"exchange"},
-    "botocore": {"aws_clients.py", "cloud", "evaluation", "exchange", "storage"},
+    "botocore": {"aws_clients.py", "cloud", "containers", "exchange", "storage"},
     "click": {"cli"},
     "google_crc32c": {"records"},
     "anyio": {"agents"},

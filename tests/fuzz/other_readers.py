@@ -14,11 +14,11 @@ from importlib import import_module
 from pathlib import Path
 from random import Random
 
+from trackside.cli.health.run_check import check_run
 from trackside.contracts.errors import RecordError, TracksideError
 from trackside.exchange.import_run import import_run
 from trackside.exchange.parquet import export_parquet
 from trackside.exchange.tensorboard import export_tensorboard
-from trackside.local.run_check import check_run
 from trackside.records.state_file import MOST_BYTES, STATES_KEY, decode_states
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store

@@ -36,7 +36,7 @@ from tests.smdebug.profiler_files import (
 )
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.errors import ConfigurationError, RunNotFoundError
-from trackside.records.machine.trace_events import decode_trace
+from trackside.speed.performance.trace_events import decode_trace
 from trackside.storage.local import LocalStore
 
 STEPS = 6

@@ -13,10 +13,10 @@ from smdebug.profiler import LocalSystemMetricsReader
 from tests.smdebug.conftest import Peer
 from tests.training_lib.profiling.samples import samples_in
 from trackside.exchange.machine_files import export_machine_samples
-from trackside.profiling.gpu_readings import GpuState
-from trackside.profiling.system_files import SystemFiles
-from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
 from trackside.records.machine.system_metrics_file import decode_system_metrics
+from trackside.speed.machine.gpu_readings import GpuState
+from trackside.speed.machine.system_files import SystemFiles
+from trackside.speed.machine.system_metrics import OpenFiles, SystemMetrics
 from trackside.speed.rules.load_balancing import LoadBalancing
 from trackside.speed.rules.low_gpu_utilization import LowGpuUtilization
 from trackside.speed.rules.throttled_gpu import ThrottledGpu

@@ -83,7 +83,7 @@ BY_SERVICES: Mapping[str, str] = {
     "xray:PutTelemetryRecords": "the runtime of Lambda",
     "xray:PutTraceSegments": "the runtime of Lambda",
 }
-STORE, BUS = "storage/s3.py", "evaluation/sinks/event_bridge.py"
+STORE, BUS = "storage/s3.py", "containers/event_bridge.py"
 # Role of a container -> files with its calls, and actions for which those stand that the role needs not.
 CONTAINERS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Evaluation/EvaluatorRole": ((STORE, BUS), ("s3:DeleteObject",)),  # an evaluator deletes nothing

@@ -20,6 +20,7 @@ from tests.patience import HANGS_SECONDS, wait_until
 from tests.rule_containers.as_nobody import AS_NOBODY, AS_ROOT_OF_A_CONTAINER, NOBODY, root_owned_folder, run_as
 from tests.rule_containers.local_environment import local_environment
 from tests.warm_python import WarmProcess, WarmPython
+from trackside.containers.rule_container import MOST_MESSAGE_BYTES, message_of
 from trackside.contracts.action import Action
 from trackside.contracts.deployment.evaluator_ending import EndKind, read_ending
 from trackside.contracts.rule_catalogue import built_in_catalogue
@@ -29,7 +30,6 @@ from trackside.contracts.run_layout import picture_key
 from trackside.contracts.verdict import Outcome, Severity, Verdict
 from trackside.evaluation.__main__ import main as judge_here
 from trackside.evaluation.results.summary import Summary
-from trackside.evaluation.rule_container import MOST_MESSAGE_BYTES, message_of
 from trackside.records.machine.performance_facts import PerformanceFacts
 from trackside.storage.local import LocalStore
 from trackside.storage.memory import MemoryStore

@@ -12,8 +12,8 @@ from trackside.contracts.run.recorded_names import (
     STEP_SECONDS,
 )
 from trackside.contracts.run_layout import RunLocation
-from trackside.profiling.system_files import SystemFiles
-from trackside.profiling.system_metrics import Metric
+from trackside.speed.machine.system_files import SystemFiles
+from trackside.speed.machine.system_metrics import Metric
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import WALL_TIME, end_run, write_collections, write_statistics
 

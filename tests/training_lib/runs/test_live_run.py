@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trackside.cli.health import capture_pace
 from trackside.contracts.run.recorded_names import RESTED_STEPS, SKIPPED_BEFORE, SKIPPED_STEP
 from trackside.contracts.run_layout import RunLocation
-from trackside.local import capture_pace
 from trackside.runs.live_run import LiveRunReader
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import WALL_TIME, end_run, write_collections, write_statistics, write_tensors

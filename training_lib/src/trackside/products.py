@@ -7,6 +7,8 @@ from typing import Any
 
 REHEARSAL = "trackside.rehearsal.rehearsal"  # in the training's process, for `trackside check`
 RESCUE = "trackside.rescue.rescue"  # in the training's process, for `--rescue`
+MACHINE_SAMPLER = "trackside.speed.machine.sampler_process"  # beside a training, by `trackside run`
+MACHINE_PART = "trackside.speed.machine.machine_part"  # the same, by the training, where nobody else does
 RUN_SPEED = "trackside.speed.run_speed"  # once a run is judged
 SAGEMAKERS_REQUESTS = "trackside.documents.requests"  # where a file or a container has rules in SageMaker's terms
 RULES = ("trackside.speed.rules", "trackside.language.rules", "trackside.presets.rules")  # rooms of further rules

@@ -17,8 +17,8 @@ from smdebug.profiler.utils import (
     timeline_at,
 )
 from trackside.contracts.errors import RecordError, StorageError
-from trackside.records.machine.trace_events import TimelineEvent, decode_trace
 from trackside.speed.performance.timelines import read_timeline
+from trackside.speed.performance.trace_events import TimelineEvent, decode_trace
 from trackside.storage.local import LocalStore
 
 

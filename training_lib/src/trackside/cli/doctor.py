@@ -15,7 +15,7 @@ from trackside.cli.terminal.progress import shown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trackside.local.installation import Check
+    from trackside.cli.health.installation import Check
 
 
 @click.command("doctor")
@@ -34,9 +34,9 @@ def command(*, run: str | None, all_files: bool, output: str) -> None:
       trackside doctor
       trackside doctor latest --all-files
     """
+    from trackside.cli.health.installation import State, check_installation
     from trackside.cli.terminal.rows import print_json
     from trackside.environment import inherited
-    from trackside.local.installation import State, check_installation
 
     if all_files and run is None:
         raise click.UsageError("--all-files reads the files of a run: name one.")
@@ -53,8 +53,8 @@ def command(*, run: str | None, all_files: bool, output: str) -> None:
 
 
 def _run_checks(run: str, *, all_files: bool) -> tuple[Check, ...]:
+    from trackside.cli.health.run_check import check_run
     from trackside.cli.terminal.reading import open_run
-    from trackside.local.run_check import check_run
 
     def read(keys: Sequence[str]) -> Iterable[str]:
         return shown(keys, "reading event files")

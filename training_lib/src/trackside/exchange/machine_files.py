@@ -10,12 +10,12 @@ from pathlib import Path
 
 from trackside.contracts.errors import RecordError, StorageError
 from trackside.contracts.run_layout import OPEN_SUFFIX, SYSTEM_PREFIX
-from trackside.profiling.system_files import SystemFiles
-from trackside.profiling.system_metrics import Metric
 from trackside.records.machine.machine_samples import SUFFIX
 from trackside.records.machine.machine_samples_reader import MachineSamplesReader, samples_by_time
 from trackside.records.machine.system_metrics_file import MOST_BYTES
 from trackside.records.machine.system_series import SystemSeries
+from trackside.speed.machine.system_files import SystemFiles
+from trackside.speed.machine.system_metrics import Metric
 from trackside.storage.store import Store
 
 

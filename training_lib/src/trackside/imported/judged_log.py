@@ -27,6 +27,7 @@ from trackside.contracts.run_layout import RULE_REQUEST_KEY, RunLocation
 from trackside.contracts.verdict import Outcome
 from trackside.evaluation.evaluator import evaluate
 from trackside.evaluation.sinks.json_lines import JsonLinesSink
+from trackside.imported.memory_runs import SCHEME, MemoryRuns
 from trackside.imported.names import tensor_of
 from trackside.imported.numbering import EPOCHS, ROUNDS, ROWS, STEPS, NumberedLog
 from trackside.imported.written_run import GRADIENT, WrittenRun, write_run
@@ -34,7 +35,6 @@ from trackside.runs.judged_now import judge_now
 from trackside.runs.judged_part import judged_part
 from trackside.runs.recorded_run import RecordedRun, read_run
 from trackside.runs.rule_state import RuleState, RuleStatus
-from trackside.storage.memory_runs import SCHEME, MemoryRuns
 from trackside.storage.open_store import open_store
 
 COMMAND = "trackside run -- python train.py"

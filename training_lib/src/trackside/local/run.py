@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
@@ -46,7 +46,7 @@ from trackside.local.signal_inbox import SignalInbox
 from trackside.local.stop_request import forget_stop, requested_stop
 from trackside.local.training_process import TrainingProcess
 from trackside.local.unfinished_run import reopen
-from trackside.profiling.sampler_process import SamplerProcess
+from trackside.products import MACHINE_SAMPLER, product
 from trackside.runs.capture_check import (
     lacks_trackside,
     nothing_captured_yet,
@@ -329,8 +329,8 @@ class _Watch:
             self.guarded(self._stop_as_requested)
             self.guarded(self._enforce_stop)
 
-    def _new_sampler(self) -> SamplerProcess:
-        return SamplerProcess(
+    def _new_sampler(self) -> Any:
+        return product(MACHINE_SAMPLER).SamplerProcess(
             f"{self._run.folder}/{PROFILES}",
             process=self._training.pid,
             interval_ms=self._run.sample_interval_ms,

@@ -22,9 +22,9 @@ from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.run.recorded_names import RECORDED
 from trackside.contracts.run_layout import performance_key, system_metrics_key
 from trackside.contracts.verdict import Finding
-from trackside.profiling.system_sampler import FIRST_NODE
 from trackside.records.machine.performance_facts import PerformanceFacts, encode_performance
 from trackside.rules.rule import FoldingRule, Rule, is_paced_step
+from trackside.speed.machine.system_sampler import FIRST_NODE
 from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
 from trackside.testing.fake_trial import (

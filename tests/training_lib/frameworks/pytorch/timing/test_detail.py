@@ -18,8 +18,8 @@ from trackside.contracts.run_layout import PROFILES
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch.adapter import PyTorchAdapter
 from trackside.local.profile_request import request_profile
-from trackside.records.machine.trace_events import decode_trace
 from trackside.speed.performance.details import OPERATORS, PYTHON, Detail, operator_rows, read_details
+from trackside.speed.performance.trace_events import decode_trace
 from trackside.storage.local import LocalStore
 
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from trackside.capture.session import Rank, RunSession
+from trackside.capture.writing.writer_parts import BackgroundPart
 from trackside.contracts.run.rescue import RescueRecord, RescueState
-from trackside.contracts.run_layout import PROFILES, RESCUE, worker_name
+from trackside.contracts.run_layout import PROFILES, worker_name
+from trackside.contracts.run_layout import RESCUE as RESCUES
 from trackside.environment import RescueEnvironment, inherited
-from trackside.products import RESCUE as RESCUE_MODULE
-from trackside.profiling.machine_part import MachinePart
-from trackside.profiling.system_sampler import FIRST_NODE
+from trackside.products import MACHINE_PART, RESCUE, product
 
 LEAST_INTERVAL_MS = 100
 _NO_RESCUE = "only trainings by PyTorch, and by Keras on it, go back"
@@ -98,17 +98,17 @@ class Source(Protocol):
         """
 
 
-def machine_parts(session: RunSession, rank: Rank) -> tuple[MachinePart, ...]:
+def machine_parts(session: RunSession, rank: Rank) -> tuple[BackgroundPart, ...]:
     """Return the sampler of this machine, if the request asks for it and this process is the machine's first."""
     environment, interval = session.environment, session.request.machine_interval_ms
     number = rank.number if environment.local_rank is None else environment.local_rank
     if not interval or number or not session.has_place_for_profiles or environment.ended_by:
         return ()
     return (
-        MachinePart(
+        product(MACHINE_PART).MachinePart(
             functools.partial(session.open_folder, PROFILES),
             interval_ms=max(interval, LEAST_INTERVAL_MS),
-            node=environment.machine or FIRST_NODE,
+            node=environment.machine,
             environment=inherited(),
         ),
     )
@@ -121,12 +121,12 @@ def refuse_rescue(session: RunSession, rank: Rank) -> None:
         session: The run, which has begun.
         rank: This process.
     """
-    if RescueEnvironment.read().is_on and RESCUE_MODULE not in sys.modules:
+    if RescueEnvironment.read().is_on and RESCUE not in sys.modules:
         session.guard.attempt("noting that nothing goes back", functools.partial(_refuse, session, rank))
 
 
 def _refuse(session: RunSession, rank: Rank) -> None:
-    folder, key = session.open_folder(RESCUE), f"{worker_name(rank.number)}.json"
+    folder, key = session.open_folder(RESCUES), f"{worker_name(rank.number)}.json"
     if not any(folder.list(key)):  # else of another process of the run, which may go back
         folder.put(key, RescueRecord(RescueState.REFUSED, _NO_RESCUE).to_json().encode())
 

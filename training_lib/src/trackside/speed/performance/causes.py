@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from trackside.records.machine.performance_facts import FETCH, LineSamples, LoaderFacts
 from trackside.speed.performance.measured import FEWEST_SAMPLES, Measured
-from trackside.trial.facts.stalls import CHANGES, Stall, stall_of
+from trackside.speed.performance.stalls import CHANGES, Stall, stall_of
 
 INPUT, COPY, HOST = "input-bound", "copy-bound", "host-bound"
 COMMUNICATION, STRAGGLER = "communication-bound", "straggler rank"

@@ -11,9 +11,9 @@ from typing import Any
 from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.contracts.run.profiling_request import OUTSIDE
 from trackside.records.machine.function_times import FUNCTIONS, FunctionTime, decode_functions
-from trackside.records.machine.trace_events import TimelineEvent
 from trackside.records.untrusted_json import MOST_JSON_BYTES
 from trackside.speed.performance.timelines import PREFIX, TimelineFile, read_timeline, timeline_files
+from trackside.speed.performance.trace_events import TimelineEvent
 from trackside.storage.store import Store
 
 OPERATORS, PYTHON = "operators", "functions"

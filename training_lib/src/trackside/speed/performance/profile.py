@@ -15,9 +15,9 @@ from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.run.recorded_names import BATCHES_READY, PROCESSOR_WAIT_SECONDS, STEP_SECONDS
 from trackside.contracts.run_layout import RunLocation
 from trackside.extras import pip_install
-from trackside.records.machine.trace_events import TimelineEvent
 from trackside.speed.performance.reading import PHASES, measured_workers, step_pieces
 from trackside.speed.performance.timelines import PREFIX, events_of, files_between, timeline_files
+from trackside.speed.performance.trace_events import TimelineEvent
 from trackside.speed.performance.verdict import PerformanceVerdict, judged_workers
 from trackside.storage.open_store import open_store
 from trackside.trial.facts.run_profile import MachineMetric, RunProfile

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trackside.contracts.errors import KeyNotFoundError, RecordError
-from trackside.records.machine.trace_events import MOST_BYTES, TimelineEvent, decode_trace
+from trackside.speed.performance.trace_events import MOST_BYTES, TimelineEvent, decode_trace
 from trackside.storage.store import Store
 from trackside.trial.parallel import in_parallel
 

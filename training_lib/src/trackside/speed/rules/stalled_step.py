@@ -10,8 +10,8 @@ from trackside.contracts.verdict import Finding
 from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import Suspect
 from trackside.rules.rule import parameter
+from trackside.speed.performance.stalls import CHANGES, stalled_lines
 from trackside.speed.speed_rule import STEPS, SpeedRule, found_in, step_times
-from trackside.trial.facts.stalls import CHANGES, stalled_lines
 from trackside.trial.window import Window
 
 

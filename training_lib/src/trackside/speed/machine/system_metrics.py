@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from trackside.profiling.gpu_readings import GpuReader, GpuState
-from trackside.profiling.proc_readings import (
+from trackside.speed.machine.gpu_readings import GpuReader, GpuState
+from trackside.speed.machine.proc_readings import (
     CpuTime,
     ProcessState,
     cgroup_paths,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from trackside.containers.run_boundary import OwnEndStore, check_readable
 from trackside.contracts.errors import AccessDeniedError
 from trackside.contracts.event import TrainingJob
 from trackside.contracts.rule_request import AWS_DOCS, RuleConfiguration, RuleRequest
 from trackside.contracts.run_layout import END_MARKER_KEY, RunLocation
 from trackside.contracts.verdict import Outcome
 from trackside.evaluation.evaluator import evaluate
-from trackside.evaluation.run_boundary import OwnEndStore, check_readable
 from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trackside.containers.container_user import leave_root
+from trackside.containers.event_bridge import EventOrigin
 from trackside.contracts.deployment.custom_rule_job import CLEAN_PREFIX, issue_sentence
 from trackside.contracts.deployment.evaluators import NOTHING_JUDGED
 from trackside.contracts.errors import (
@@ -33,10 +35,8 @@ from trackside.contracts.run_layout import RULE_OUTPUT, TRAINING_JOB_KEY, VERDIC
 from trackside.contracts.verdict import Outcome, Verdict
 from trackside.environment import EvaluatorEnvironment, forget_run, inherited
 from trackside.evaluation import exit_codes
-from trackside.evaluation.container_user import leave_root
 from trackside.evaluation.results.summary import Summary
 from trackside.evaluation.rule_request_file import names_a_rule, rule_of_environment
-from trackside.evaluation.sinks.event_bridge import EventOrigin
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store
 

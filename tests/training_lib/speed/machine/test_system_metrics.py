@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from trackside.profiling.gpu_readings import GpuState, Nvml
-from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
+from trackside.speed.machine.gpu_readings import GpuState, Nvml
+from trackside.speed.machine.system_metrics import OpenFiles, SystemMetrics
 
 BEFORE = {
     "stat": "cpu  100 0 0 100 0 0 0 0\ncpu0 100 0 0 100 0 0 0 0\nintr 1\n",

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from trackside.profiling.gpu_readings import GpuState
+from trackside.speed.machine.gpu_readings import GpuState
 
 PROGRAM = "neuron-monitor"
 _PLACE = "/opt/aws/neuron/bin"  # where the package puts it, which may not be on the path

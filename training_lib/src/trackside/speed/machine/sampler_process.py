@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 
-from trackside.profiling import system_sampler
+from trackside.speed.machine import system_sampler
 
 _logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trackside.contracts.errors import ConfigurationError
-from trackside.storage.memory_runs import MemoryRuns
+from trackside.imported.memory_runs import MemoryRuns
 
 
 def test_each_location_has_a_store_of_its_own() -> None:

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trackside.contracts.action import Action
-from trackside.contracts.errors import AccessDeniedError, ConfigurationError, StorageError, StorageUnavailableError
-from trackside.contracts.rule_request import RuleConfiguration
-from trackside.contracts.verdict import Outcome, Severity, Verdict
-from trackside.environment import CaptureEnvironment, inherited
-from trackside.evaluation.results.summary import Summary
-from trackside.evaluation.rule_container import (
+from trackside.containers.rule_container import (
     START_SECONDS,
     FirstVerdict,
     Job,
@@ -22,6 +16,12 @@ from trackside.evaluation.rule_container import (
     read_job,
     run_container,
 )
+from trackside.contracts.action import Action
+from trackside.contracts.errors import AccessDeniedError, ConfigurationError, StorageError, StorageUnavailableError
+from trackside.contracts.rule_request import RuleConfiguration
+from trackside.contracts.verdict import Outcome, Severity, Verdict
+from trackside.environment import CaptureEnvironment, inherited
+from trackside.evaluation.results.summary import Summary
 from trackside.evaluation.rule_request_file import names_a_rule, rule_of_environment
 from trackside.storage.local import LocalStore
 

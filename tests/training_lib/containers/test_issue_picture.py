@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from trackside.containers.issue_picture import IssuePictureSink
 from trackside.contracts.action import Action
 from trackside.contracts.errors import StorageUnavailableError
 from trackside.contracts.verdict import Finding, Outcome, Severity, State, Verdict
-from trackside.evaluation.sinks.issue_picture import IssuePictureSink
 from trackside.storage.memory import MemoryStore
 
 

@@ -14,7 +14,7 @@ from tests.patience import wait_until
 from tests.training_lib.profiling.samples import samples_in
 from trackside.contracts.errors import StorageUnavailableError
 from trackside.environment import inherited
-from trackside.profiling.machine_part import FLUSH_SECONDS, MachinePart
+from trackside.speed.machine.machine_part import FLUSH_SECONDS, MachinePart
 from trackside.storage.memory import MemoryStore
 from trackside.storage.store import Store
 

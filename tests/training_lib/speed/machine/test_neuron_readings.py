@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from trackside.environment import inherited
-from trackside.profiling.gpu_readings import GpuState
-from trackside.profiling.neuron_readings import OLD_SECONDS, NeuronCores, neuron_cores, states_of
+from trackside.speed.machine.gpu_readings import GpuState
+from trackside.speed.machine.neuron_readings import OLD_SECONDS, NeuronCores, neuron_cores, states_of
 
 INF2: dict[str, Any] = {
     "neuron_hardware_info": {
@@ -152,7 +152,7 @@ def test_the_program_is_started_by_its_configuration_and_ends_with_the_sampler(t
     )
     program.chmod(0o755)
     script = (
-        "import time\nfrom trackside.profiling.neuron_readings import neuron_cores\n"
+        "import time\nfrom trackside.speed.machine.neuron_readings import neuron_cores\n"
         "cores = neuron_cores()\nuntil = time.monotonic() + 20\nfound = []\n"
         "while not found and time.monotonic() < until:\n    found = list(cores.read())\n"
         "print([core.busy_percent for core in found], flush=True)\ntime.sleep(60)"

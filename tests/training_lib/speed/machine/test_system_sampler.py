@@ -13,10 +13,10 @@ from pathlib import Path
 from tests.patience import HANGS_SECONDS, wait_until
 from tests.training_lib.profiling.samples import samples_in
 from trackside.environment import inherited
-from trackside.profiling import system_sampler
-from trackside.profiling.sampler_process import SamplerProcess
-from trackside.profiling.system_files import SystemFiles
-from trackside.profiling.system_metrics import Metric
+from trackside.speed.machine import system_sampler
+from trackside.speed.machine.sampler_process import SamplerProcess
+from trackside.speed.machine.system_files import SystemFiles
+from trackside.speed.machine.system_metrics import Metric
 from trackside.storage.local import LocalStore
 
 MINUTE = 1_700_000_000.0

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from trackside.profiling.gpu_readings import GpuState
-from trackside.profiling.system_metrics import OpenFiles
+from trackside.speed.machine.gpu_readings import GpuState
+from trackside.speed.machine.system_metrics import OpenFiles
 
 _CARDS = "sys/class/drm"
 _VENDOR = b"0x1002"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from trackside.profiling.accelerators import gpu_reader
-from trackside.profiling.amd_readings import AmdGpus
-from trackside.profiling.gpu_readings import GpuState
+from trackside.speed.machine.accelerators import gpu_reader
+from trackside.speed.machine.amd_readings import AmdGpus
+from trackside.speed.machine.gpu_readings import GpuState
 
 RX_6900_XT = {
     "gpu_busy_percent": "3", "mem_info_vram_total": "17163091968", "mem_info_vram_used": "668274688",

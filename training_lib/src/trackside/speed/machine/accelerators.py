@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from trackside.profiling.gpu_readings import GpuReader, nvidia_gpus
+from trackside.speed.machine.gpu_readings import GpuReader, nvidia_gpus
 
 _AMD, _NEURON = "/dev/kfd", "/dev/neuron0"  # of their drivers
 
@@ -24,7 +24,7 @@ def gpu_reader() -> GpuReader | None:
 def _amd_gpus() -> GpuReader | None:
     if not os.path.exists(_AMD):  # of ROCm: without it no training uses these cards
         return None
-    from trackside.profiling.amd_readings import AmdGpus
+    from trackside.speed.machine.amd_readings import AmdGpus
 
     return AmdGpus() or None
 
@@ -32,6 +32,6 @@ def _amd_gpus() -> GpuReader | None:
 def _neuron_cores() -> GpuReader | None:
     if not os.path.exists(_NEURON):
         return None
-    from trackside.profiling.neuron_readings import neuron_cores
+    from trackside.speed.machine.neuron_readings import neuron_cores
 
     return neuron_cores()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trackside.evaluation.container_user import leave_root
+from trackside.containers.container_user import leave_root
 
 NOBODY = 65534
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trackside.profiling.system_files import SystemFiles
-    from trackside.profiling.system_metrics import SystemMetrics
+    from trackside.speed.machine.system_files import SystemFiles
+    from trackside.speed.machine.system_metrics import SystemMetrics
 
 PROCESSES_SECONDS = 2.0  # between two looks at the training's processes
 OWN_COST_SECONDS = 10.0  # between two records of the sampler's own cost
@@ -41,7 +41,7 @@ def sample_until_end(
     Raises:
         OSError: The samples cannot be written.
     """
-    from trackside.profiling.system_metrics import Metric
+    from trackside.speed.machine.system_metrics import Metric
 
     cost_at = due = time.monotonic()
     processes_at = due - PROCESSES_SECONDS
@@ -71,9 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the sampler. Return its exit code."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training
-    from trackside.profiling.accelerators import gpu_reader
-    from trackside.profiling.system_files import SystemFiles
-    from trackside.profiling.system_metrics import OpenFiles, SystemMetrics
+    from trackside.speed.machine.accelerators import gpu_reader
+    from trackside.speed.machine.system_files import SystemFiles
+    from trackside.speed.machine.system_metrics import OpenFiles, SystemMetrics
 
     files = SystemFiles(options.folder, node=options.node, is_compact=not options.json)
     try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from trackside.cli.health.capture_pace import pace_of
+from trackside.cli.health.installation import Check, State
 from trackside.contracts.errors import KeyNotFoundError, RecordError, StorageError, TracksideError
 from trackside.contracts.run_layout import EVENTS_PREFIX, PACKED_INDEX_PREFIX, parse_event_key, parse_packed_index_key
-from trackside.local.capture_pace import pace_of
-from trackside.local.installation import Check, State
 from trackside.records.step_file import fetch_records
 from trackside.storage.open_store import open_store
 from trackside.storage.store import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trackside.profiling.proc_readings import (
+from trackside.speed.machine.proc_readings import (
     CpuTime,
     DiskCounts,
     NetworkCounts,

@@ -15,8 +15,8 @@ from functools import cache
 from typing import Protocol
 
 from trackside.contracts.run_layout import OPEN_SUFFIX, system_metrics_key
-from trackside.profiling.system_metrics import Metric
 from trackside.records.machine.machine_samples import SUFFIX, Sample, SamplesEncoder
+from trackside.speed.machine.system_metrics import Metric
 
 MINUTE, TEN_MINUTES = 60, 600  # a compact file begins with the names of all metrics
 FLUSH_SECONDS = 1.0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trackside.contracts.errors import RecordError
 from trackside.exchange.trace_file import TraceSpan, encode_timeline
-from trackside.records.machine.trace_events import decode_trace
+from trackside.speed.performance.trace_events import decode_trace
 
 KEY = "framework/pevents/hour/1_node_pythontimeline.json"
 SPANS = st.lists(

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from trackside.contracts.run_layout import OPEN_SUFFIX, SYSTEM_PREFIX
-from trackside.profiling.sampler_process import SamplerProcess
+from trackside.speed.machine.sampler_process import SamplerProcess
+from trackside.speed.machine.system_sampler import FIRST_NODE
 from trackside.storage.store import Store
 
 FLUSH_SECONDS = 15.0
@@ -28,7 +29,7 @@ class MachinePart:
     Args:
         open_store: Opens the store of the run's profiles.
         interval_ms: Milliseconds between two samples.
-        node: Name of this machine: `algo-1`.
+        node: Name of this machine: `algo-1`; "" for the first.
         environment: Variables for the sampler.
         monotonic: Returns seconds.
     """
@@ -43,7 +44,7 @@ class MachinePart:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_store, self._monotonic = open_store, monotonic
-        self._interval_ms, self._node, self._environment = interval_ms, node, environment
+        self._interval_ms, self._node, self._environment = interval_ms, node or FIRST_NODE, environment
         self._store: Store | None = None
         self._folder: Path | None = None
         self._sampler: SamplerProcess | None = None

@@ -11,10 +11,10 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
 
+from trackside.containers.event_bridge import MOST_BYTES, EventBridgeSink, EventOrigin
 from trackside.contracts.action import Action
 from trackside.contracts.event import DETAIL_TYPE, SOURCE, TrainingJob, read_rule_evaluations
 from trackside.contracts.verdict import Finding, Outcome, Severity, Verdict
-from trackside.evaluation.sinks.event_bridge import MOST_BYTES, EventBridgeSink, EventOrigin
 from trackside.evaluation.sinks.sink import UndeliveredError
 
 JOB = TrainingJob("digits", "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits")

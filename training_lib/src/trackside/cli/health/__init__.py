@@ -1,0 +1,1 @@
+"""The condition of an installation and of a run, for `trackside doctor`."""
