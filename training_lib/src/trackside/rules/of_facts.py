@@ -1,4 +1,4 @@
-"""The base classes of rules that judge nothing without the hook's facts about a program."""
+"""The base classes of rules about networks, and of those that need the hook's facts about a program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,23 @@ from trackside.trial.window import Window
 
 
 @dataclass(frozen=True)
-class ProgramRule(Rule):
+class NetworkRule(Rule):
+    """A rule about networks that needs no saved values, and judges at its own pace."""
+
+    is_of_networks = True
+    needs = ()
+    paced = True
+
+
+@dataclass(frozen=True)
+class PyTorchRule(NetworkRule):
+    """A rule about what PyTorch's adapter alone records."""
+
+    only_of = ("pytorch",)
+
+
+@dataclass(frozen=True)
+class ProgramRule(NetworkRule):
     """A rule that reads facts about the program."""
 
     def lacks(self, window: Window) -> str:
@@ -18,7 +34,7 @@ class ProgramRule(Rule):
 
 
 @dataclass(frozen=True)
-class LossRule(Rule):
+class LossRule(NetworkRule):
     """A rule that reads facts about the program's losses."""
 
     def lacks(self, window: Window) -> str:

@@ -10,7 +10,8 @@ from trackside.contracts.observations import ADAPTERS, AdapterFacts
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.trial.window import Window
 
 _OFF = "layers whose adapter is switched off"
@@ -29,7 +30,7 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True)
-class AdapterSettings(Rule):
+class AdapterSettings(PyTorchRule):
     """An adapter is not trained as it is used, or its scale is far outside of use.
 
     Why it matters:
@@ -65,11 +66,7 @@ class AdapterSettings(Rule):
 
     rule_id = "adapter-settings"
     code = "TS512"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.ADAPTER_SETTINGS, Cause.FROZEN_PARAMETERS)
     suspects = (Suspect(Cause.FROZEN_PARAMETERS, only=(_NOT_TRAINED,)), Suspect(Cause.ADAPTER_SETTINGS))

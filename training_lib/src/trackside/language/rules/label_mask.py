@@ -22,7 +22,8 @@ from trackside.contracts.run.recorded_names import (
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import ALL_BUT_A_FEW, ALL_BUT_CHANCE, MOST, NEARLY_ALL
 from trackside.trial.window import Window
 
@@ -55,7 +56,7 @@ _SENTENCES = {
 
 
 @dataclass(frozen=True)
-class LabelMask(Rule):
+class LabelMask(PyTorchRule):
     """Labels are of the wrong tokens.
 
     Why it matters:
@@ -100,12 +101,8 @@ class LabelMask(Rule):
 
     rule_id = "label-mask"
     code = "TS508"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
     numbers = (LABELLED_TOKENS,)
-    paced = True
     since = "0.1"
     likely_causes = (Cause.LABEL_MASK,)
     suspects = (

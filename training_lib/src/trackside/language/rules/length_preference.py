@@ -12,7 +12,8 @@ from trackside.contracts.run.recorded_names import CHOSEN_LENGTH, LONGER_CHOSEN,
 from trackside.contracts.verdict import Finding
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.trial.window import Window
 
 _LONGER = "pairs with the longer answer chosen, in %"
@@ -33,7 +34,7 @@ class Lengths(Details):
 
 
 @dataclass(frozen=True)
-class LengthPreference(Rule):
+class LengthPreference(PyTorchRule):
     """The length of an answer alone decides which one of a pair is chosen.
 
     Why it matters:
@@ -61,12 +62,8 @@ class LengthPreference(Rule):
 
     rule_id = "length-preference"
     code = "TS513"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
     numbers = (LONGER_CHOSEN,)
-    paced = True
     since = "0.1"
     likely_causes = (Cause.LENGTH_PREFERENCE,)
     shows_its_cause = True

@@ -47,10 +47,7 @@ class MixedDocuments(ProgramRule):
     rule_id = "mixed-documents"
     code = "TS510"
     only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.MIXED_DOCUMENTS,)
     shows_its_cause = True

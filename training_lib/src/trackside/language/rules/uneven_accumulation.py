@@ -12,7 +12,8 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.run.recorded_names import CLIPPING, STEP_WEIGHT, TOKEN_WEIGHTS
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import NEGLIGIBLE_SHARE, TWICE, VISIBLE
 from trackside.trial.window import Window
 
@@ -21,7 +22,7 @@ _TOTAL = "weight of all tokens of a step, of 1"
 
 
 @dataclass(frozen=True)
-class UnevenAccumulation(Rule):
+class UnevenAccumulation(PyTorchRule):
     """Tokens of one optimizer step count by the batch that they came in.
 
     Why it matters:
@@ -54,12 +55,8 @@ class UnevenAccumulation(Rule):
 
     rule_id = "uneven-accumulation"
     code = "TS511"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
     numbers = (TOKEN_WEIGHTS,)
-    paced = True
     since = "0.1"
     likely_causes = (Cause.UNEVEN_ACCUMULATION,)
     shows_its_cause = True

@@ -11,12 +11,13 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.run.recorded_names import UNTRAINED_TOKENS
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.trial.window import Window
 
 
 @dataclass(frozen=True)
-class UntrainedTokens(Rule):
+class UntrainedTokens(PyTorchRule):
     """Added tokens have an embedding that nothing trains.
 
     Why it matters:
@@ -46,11 +47,7 @@ class UntrainedTokens(Rule):
 
     rule_id = "untrained-tokens"
     code = "TS509"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.UNTRAINED_TOKENS,)
     shows_its_cause = True

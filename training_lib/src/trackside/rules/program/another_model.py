@@ -50,10 +50,7 @@ class AnotherModel(ProgramRule):
     rule_id = "another-model"
     code = "TS232"
     only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.ANOTHER_MODEL,)
     shows_its_cause = True

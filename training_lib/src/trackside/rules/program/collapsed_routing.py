@@ -13,7 +13,8 @@ from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import (
     A_HANDFUL,
     GAIN,
@@ -40,7 +41,7 @@ class Routing(Details):
 
 
 @dataclass(frozen=True)
-class CollapsedRouting(Rule):
+class CollapsedRouting(NetworkRule):
     """A router leaves some of its experts without work.
 
     Why it matters:
@@ -81,10 +82,7 @@ class CollapsedRouting(Rule):
 
     rule_id = "collapsed-routing"
     code = "TS217"
-    is_of_networks = True
     watches = ("gradients",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.COLLAPSED_ROUTING,)
     shows_its_cause = True

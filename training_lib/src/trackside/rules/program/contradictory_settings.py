@@ -12,7 +12,8 @@ from trackside.contracts.observations import OPPOSED_GRADIENTS, REUSED_GRADIENTS
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import NEARLY_ALL
 from trackside.trial.window import Window
 
@@ -27,7 +28,7 @@ OPPOSED = "cosine of the gradients by which two optimizers step the same paramet
 
 
 @dataclass(frozen=True)
-class ContradictorySettings(Rule):
+class ContradictorySettings(PyTorchRule):
     """An optimizer has a setting that it does not know, two that exclude one another, or parameters of another one.
 
     Why it matters:
@@ -67,11 +68,7 @@ class ContradictorySettings(Rule):
 
     rule_id = "contradictory-settings"
     code = "TS227"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.MOMENTUM_TOO_HIGH, Cause.SHARED_PARAMETERS)
     suspects = (

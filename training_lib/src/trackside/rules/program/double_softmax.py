@@ -47,10 +47,7 @@ class DoubleSoftmax(LossRule):
 
     rule_id = "double-softmax"
     code = "TS201"
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.DOUBLE_SOFTMAX,)
     shows_its_cause = True

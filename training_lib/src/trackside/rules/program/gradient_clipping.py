@@ -15,7 +15,8 @@ from trackside.contracts.run.recorded_names import CLIPPING
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import (
     ALL_BUT_A_FEW,
     CUT_TO_ONE_SIZE,
@@ -36,7 +37,7 @@ _KEPT = "share of the gradient that clipping leaves"
 
 
 @dataclass(frozen=True)
-class GradientClipping(Rule):
+class GradientClipping(NetworkRule):
     """Clipping leaves hardly anything of the gradients.
 
     Why it matters:
@@ -77,10 +78,7 @@ class GradientClipping(Rule):
 
     rule_id = "gradient-clipping"
     code = "TS202"
-    is_of_networks = True
     watches = ("gradients", "losses")
-    needs = ()
-    paced = True
     patience = 2
     since = "0.1"
     likely_causes = (Cause.CLIPPING_TOO_LOW, Cause.EXPLODING_GRADIENTS)

@@ -12,12 +12,13 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.run.recorded_names import GRADIENTS_KEPT
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.trial.window import Column, Window
 
 
 @dataclass(frozen=True)
-class GradientsNotCleared(Rule):
+class GradientsNotCleared(PyTorchRule):
     """Gradients are not cleared between optimizer steps.
 
     Why it matters:
@@ -58,11 +59,7 @@ class GradientsNotCleared(Rule):
 
     rule_id = "gradients-not-cleared"
     code = "TS203"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses", "gradients")
-    needs = ()
-    paced = True
     severity = Severity.CRITICAL
     since = "0.1"
     likely_causes = (Cause.MISSING_ZERO_GRAD,)

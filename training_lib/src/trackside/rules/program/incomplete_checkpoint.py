@@ -10,7 +10,7 @@ from trackside.contracts.observations import CHECKPOINTS, IDLE_LOAD, CheckpointF
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule
+from trackside.rules.of_facts import PyTorchRule
 from trackside.trial.window import Window
 
 _MISSING, _ALTERED, _NOT_TAKEN, _OWN = (
@@ -34,7 +34,7 @@ class InFile(Details):
 
 
 @dataclass(frozen=True)
-class IncompleteCheckpoint(Rule):
+class IncompleteCheckpoint(PyTorchRule):
     """The checkpoints lack parameters that train or hold other values, or a state was loaded without an effect.
 
     Why it matters:
@@ -77,11 +77,7 @@ class IncompleteCheckpoint(Rule):
 
     rule_id = "incomplete-checkpoint"
     code = "TS218"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.INCOMPLETE_CHECKPOINT,)
     shows_its_cause = True

@@ -14,7 +14,8 @@ from trackside.contracts.observations import STATE, STATE_LOST_EVERY
 from trackside.contracts.run.recorded_names import BATCH, BATCH_NUMBER, EPOCH
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import FIRST, HARDLY_VISIBLE, LEARNS, NEARER_FIRST, NEWEST_LOSSES, NOISE, TRACE
 from trackside.situation.losses.losses import training_losses
 from trackside.situation.measurements import Evidence
@@ -30,7 +31,7 @@ _EMPTIED, _STATE, _RATES, _BATCHES = (
 
 
 @dataclass(frozen=True)
-class IncompleteResume(Rule):
+class IncompleteResume(NetworkRule):
     """A process resumed the weights of an earlier one, and not the rest of its state.
 
     Why it matters:
@@ -79,10 +80,7 @@ class IncompleteResume(Rule):
 
     rule_id = "incomplete-resume"
     code = "TS216"
-    is_of_networks = True
     watches = ("losses", "weights")
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.INCOMPLETE_RESUME,)
     shows_its_cause = True

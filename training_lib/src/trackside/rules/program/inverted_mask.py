@@ -49,10 +49,7 @@ class InvertedMask(ProgramRule):
     rule_id = "inverted-mask"
     code = "TS230"
     only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.INVERTED_MASK,)
     shows_its_cause = True

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.measurements import Evidence
 from trackside.situation.rates import collapsed_at
 from trackside.trial.window import Column, Window
 
 
 @dataclass(frozen=True)
-class LearningRateCollapsed(Rule):
+class LearningRateCollapsed(NetworkRule):
     """The schedule has all but switched the learning off while the training goes on.
 
     Why it matters:
@@ -54,10 +55,7 @@ class LearningRateCollapsed(Rule):
 
     rule_id = "learning-rate-collapsed"
     code = "TS204"
-    is_of_networks = True
     watches = ("hyperparameters", "losses")
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_SCHEDULE, Cause.LEARNING_RATE_TOO_LOW)
     what_to_do = (

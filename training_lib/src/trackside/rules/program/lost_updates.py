@@ -13,14 +13,15 @@ from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.run.recorded_names import LOST_UPDATES
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.trial.window import Column, Window
 
 _HALF = frozenset({"float16", "bfloat16"})
 
 
 @dataclass(frozen=True)
-class LostUpdates(Rule):
+class LostUpdates(PyTorchRule):
     """Updates are smaller than the rounding of half-precision weights, and are lost.
 
     Why it matters:
@@ -54,11 +55,7 @@ class LostUpdates(Rule):
 
     rule_id = "lost-updates"
     code = "TS205"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("weights", "biases")
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.LOST_UPDATES,)
     shows_its_cause = True

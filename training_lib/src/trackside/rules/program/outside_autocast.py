@@ -10,7 +10,8 @@ from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.contracts.observations import AUTOCAST
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import A_HAIR
 from trackside.trial.window import Window
 
@@ -19,7 +20,7 @@ _IGNORED, _LEFT_OUT = "float32 output while autocast was on", "share of the weig
 
 
 @dataclass(frozen=True)
-class OutsideAutocast(Rule):
+class OutsideAutocast(PyTorchRule):
     """Layers compute in full precision although the training uses autocast.
 
     Why it matters:
@@ -67,11 +68,7 @@ class OutsideAutocast(Rule):
 
     rule_id = "outside-autocast"
     code = "TS223"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.OUTSIDE_AUTOCAST,)
     shows_its_cause = True

@@ -14,7 +14,8 @@ from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import ENOUGH_STEPS, FLOAT32_ROUNDING, LONG_LASTING, LONG_STEPS, MOST
 from trackside.situation.experts import idle_among_others
 from trackside.situation.parts import (
@@ -99,7 +100,7 @@ def _inside(known: Known) -> Answer:
 
 
 @dataclass(frozen=True)
-class ParametersNotTrained(Rule):
+class ParametersNotTrained(NetworkRule):
     """Parameters that take part in the training are never changed by it.
 
     Why it matters:
@@ -172,10 +173,7 @@ class ParametersNotTrained(Rule):
 
     rule_id = "parameters-not-trained"
     code = "TS206"
-    is_of_networks = True
     watches = ("gradients", "losses")
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.PARAMETERS_NOT_IN_OPTIMIZER,)
     suspects = (

@@ -18,7 +18,8 @@ from trackside.contracts.run.recorded_names import (
 )
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import ENOUGH_STEPS, NEARLY_ALL
 from trackside.trial.window import Window
 
@@ -26,7 +27,7 @@ CLEARED = "batches of a step whose gradients were cleared before it"
 
 
 @dataclass(frozen=True)
-class PassesWithoutStep(Rule):
+class PassesWithoutStep(PyTorchRule):
     """Backward passes lead to no step of the optimizer.
 
     Why it matters:
@@ -68,11 +69,7 @@ class PassesWithoutStep(Rule):
 
     rule_id = "passes-without-step"
     code = "TS207"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses", "gradients")
-    needs = ()
-    paced = True
     judges_waiting = True
     since = "0.1"
     likely_causes = (Cause.STEP_ORDER,)

@@ -52,10 +52,7 @@ class RandomEvaluation(ProgramRule):
     rule_id = "random-evaluation"
     code = "TS208"
     only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.RANDOM_EVALUATION,)
     shows_its_cause = True

@@ -12,14 +12,15 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.medians import median
 from trackside.situation.replicas import norms_by_step, spread
 from trackside.trial.window import Window
 
 
 @dataclass(frozen=True)
-class ReplicasDiffer(Rule):
+class ReplicasDiffer(NetworkRule):
     """The copies of the model on several workers have drifted apart.
 
     Why it matters:
@@ -57,10 +58,7 @@ class ReplicasDiffer(Rule):
 
     rule_id = "replicas-differ"
     code = "TS210"
-    is_of_networks = True
     watches = ("weights", "biases")
-    needs = ()
-    paced = True
     patience = 2
     severity = Severity.CRITICAL
     since = "0.1"

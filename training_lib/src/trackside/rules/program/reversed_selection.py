@@ -65,10 +65,7 @@ class ReversedSelection(ProgramRule):
 
     rule_id = "reversed-selection"
     code = "TS224"
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.REVERSED_SELECTION,)
     shows_its_cause = True

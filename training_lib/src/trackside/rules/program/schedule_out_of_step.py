@@ -14,7 +14,8 @@ from trackside.contracts.observations import SCHEDULE
 from trackside.contracts.run.recorded_names import EPOCH
 from trackside.contracts.verdict import Finding
 from trackside.rules.details import Details
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import (
     ENOUGH_STEPS,
     FEWEST,
@@ -48,7 +49,7 @@ class Rate(Details):
 
 
 @dataclass(frozen=True)
-class ScheduleOutOfStep(Rule):
+class ScheduleOutOfStep(PyTorchRule):
     """The learning-rate schedule is stepped too often, too seldom or never.
 
     Why it matters:
@@ -100,11 +101,7 @@ class ScheduleOutOfStep(Rule):
 
     rule_id = "schedule-out-of-step"
     code = "TS220"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("hyperparameters", "losses")
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_SCHEDULE,)
     shows_its_cause = True

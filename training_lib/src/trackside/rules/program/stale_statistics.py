@@ -19,7 +19,8 @@ from trackside.contracts.observations import (
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import SEVERAL
 from trackside.trial.window import Window
 
@@ -30,7 +31,7 @@ _OF_STILL_TARGET = "steps in which a target network has never changed"
 
 
 @dataclass(frozen=True)
-class StaleStatistics(Rule):
+class StaleStatistics(PyTorchRule):
     """Statistics, or a copy of the weights, are used that nothing ever updates.
 
     Why it matters:
@@ -82,11 +83,7 @@ class StaleStatistics(Rule):
 
     rule_id = "stale-statistics"
     code = "TS211"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.TRAIN_EVAL_MODE, Cause.STALE_COPY)
     suspects = (

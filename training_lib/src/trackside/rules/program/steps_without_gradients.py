@@ -17,7 +17,8 @@ from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import COURSE_STEPS, LONG_STEPS
 from trackside.trial.window import Column, Window
 
@@ -70,7 +71,7 @@ def _gradients_ended(known: Known) -> Answer:
 
 
 @dataclass(frozen=True)
-class StepsWithoutGradients(Rule):
+class StepsWithoutGradients(PyTorchRule):
     """The optimizer steps without new gradients.
 
     Why it matters:
@@ -117,11 +118,7 @@ class StepsWithoutGradients(Rule):
 
     rule_id = "steps-without-gradients"
     code = "TS212"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses", "gradients")
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.STEP_ORDER, Cause.PARAMETERS_NOT_IN_OPTIMIZER, Cause.FROZEN_PARAMETERS)
     suspects = (

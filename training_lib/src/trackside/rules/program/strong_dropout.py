@@ -66,10 +66,7 @@ class StrongDropout(LossRule):
     rule_id = "strong-dropout"
     code = "TS225"
     only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.DROPOUT_TOO_STRONG,)
     shows_its_cause = True

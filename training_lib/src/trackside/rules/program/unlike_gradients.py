@@ -14,7 +14,8 @@ from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.run.recorded_names import LOCAL_GRADIENT
 from trackside.contracts.verdict import Finding, Severity
 from trackside.rules.details import Details
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import A_HANDFUL, FEWEST, VISIBLE
 from trackside.situation.medians import median
 from trackside.situation.replicas import norms_by_step, spread
@@ -44,7 +45,7 @@ class Unlike(Details):
 
 
 @dataclass(frozen=True)
-class UnlikeGradients(Rule):
+class UnlikeGradients(PyTorchRule):
     """The gradients that one rank computes are unlike those of the other ranks.
 
     Why it matters:
@@ -80,11 +81,7 @@ class UnlikeGradients(Rule):
 
     rule_id = "unlike-gradients"
     code = "TS222"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("weights", "biases", "losses")
-    needs = ()
-    paced = True
     escalates = True
     since = "0.1"
     likely_causes = (Cause.UNLIKE_RANKS,)

@@ -145,10 +145,7 @@ class UnsuitableLoss(LossRule):
 
     rule_id = "unsuitable-loss"
     code = "TS214"
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     severity = Severity.CRITICAL
     since = "0.1"
     likely_causes = (Cause.WRONG_LOSS, Cause.LOSS_SIGN)

@@ -64,10 +64,7 @@ class WrongAxis(LossRule):
     rule_id = "wrong-axis"
     code = "TS228"
     only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.WRONG_AXIS,)
     shows_its_cause = True

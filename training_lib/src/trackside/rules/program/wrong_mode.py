@@ -10,7 +10,8 @@ from trackside.contracts.model_facts import ModelFacts, ModuleFacts
 from trackside.contracts.observations import EVALUATION_LINE, OWN_TRAIN_UNUSED, PROBABILITY, TRAINING_MODE_EVALUATIONS
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.trial.window import Window
 
 _DIFFERING_ROLES = ("dropout", "normalization")
@@ -26,7 +27,7 @@ _ALIKE_TYPES = (
 
 
 @dataclass(frozen=True)
-class WrongMode(Rule):
+class WrongMode(NetworkRule):
     """The model trains in evaluation mode, is evaluated in training mode, or was never set to train.
 
     Why it matters:
@@ -83,10 +84,7 @@ class WrongMode(Rule):
 
     rule_id = "wrong-mode"
     code = "TS215"
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.TRAIN_EVAL_MODE,)
     shows_its_cause = True

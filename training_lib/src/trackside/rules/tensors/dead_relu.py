@@ -17,7 +17,8 @@ from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.aims import has_several_aims
 from trackside.situation.constants import A_HANDFUL, CUT_OFF, HALF_LEARNED, LEARNS, MOST, NEARLY_ALL, TRACE
 from trackside.situation.dead_units import (
@@ -67,7 +68,7 @@ def _dead_from_the_start(known: Known) -> Answer:
 
 
 @dataclass(frozen=True)
-class DeadRelu(Rule):
+class DeadRelu(NetworkRule):
     """Many units of a layer answer zero to every input.
 
     Why it matters:
@@ -120,10 +121,7 @@ class DeadRelu(Rule):
 
     rule_id = "dead-relu"
     code = "TS102"
-    is_of_networks = True
     watches = ("gradients",)
-    needs = ()
-    paced = True
     patience = 2
     severity = Severity.CRITICAL
     since = "0.1"

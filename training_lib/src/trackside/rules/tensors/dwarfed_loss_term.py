@@ -20,7 +20,8 @@ from trackside.contracts.run.recorded_names import (
 from trackside.contracts.verdict import Finding
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import FIRST, HALF_LEARNED, THREEFOLD
 from trackside.situation.medians import median
 from trackside.situation.phases import newest_phase, since
@@ -40,7 +41,7 @@ class Term(Details):
 
 
 @dataclass(frozen=True)
-class DwarfedLossTerm(Rule):
+class DwarfedLossTerm(PyTorchRule):
     """One term of a summed loss outweighs another, which learns nothing beyond a guess.
 
     Why it matters:
@@ -86,11 +87,7 @@ class DwarfedLossTerm(Rule):
 
     rule_id = "dwarfed-loss-term"
     code = "TS121"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.UNBALANCED_TERMS,)
     shows_its_cause = True

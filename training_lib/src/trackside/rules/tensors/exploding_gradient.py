@@ -14,7 +14,8 @@ from trackside.evidence.causes import CERTAIN
 from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.advice import Advice, Concerns
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import FEWEST, LASTING_STEPS, NEAR_A_LIMIT, NEWEST, TWICE
 from trackside.situation.medians import median, medians_of_rows
 from trackside.situation.phases import newest_phase, since
@@ -24,7 +25,7 @@ PROPORTION, GROWTH = "norm of the gradient over that of the weight", "norm of th
 
 
 @dataclass(frozen=True)
-class ExplodingGradient(Rule):
+class ExplodingGradient(NetworkRule):
     """Gradients are out of all proportion to the weights, or grow beyond all measure.
 
     Why it matters:
@@ -68,10 +69,7 @@ class ExplodingGradient(Rule):
 
     rule_id = "exploding-gradient"
     code = "TS103"
-    is_of_networks = True
     watches = ("gradients",)
-    needs = ()
-    paced = True
     patience = 2
     since = "0.1"
     likely_causes = (Cause.EXPLODING_GRADIENTS, Cause.BAD_INITIALIZATION)

@@ -53,10 +53,7 @@ class FlatFunction(LossRule):
     rule_id = "flat-function"
     code = "TS236"
     only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.FLAT_FUNCTION,)
     shows_its_cause = True

@@ -13,7 +13,8 @@ from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.aims import has_several_aims
 from trackside.situation.constants import HALF_LEARNED, SHORT_STRETCH
 from trackside.situation.losses.losses import learned_share
@@ -34,7 +35,7 @@ class Sizes(Details):
 
 
 @dataclass(frozen=True)
-class LargeEpsilon(Rule):
+class LargeEpsilon(PyTorchRule):
     """The epsilon of an adaptive optimizer outweighs the gradients, and steps are tiny.
 
     Why it matters:
@@ -67,11 +68,7 @@ class LargeEpsilon(Rule):
 
     rule_id = "large-epsilon"
     code = "TS123"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("weights", "gradients")
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.LEARNING_RATE_TOO_LOW,)
     suspects = (Suspect(Cause.LEARNING_RATE_TOO_LOW, "eps is {least:.3g} times the gradients and more"),)

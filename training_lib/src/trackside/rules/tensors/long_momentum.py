@@ -11,7 +11,8 @@ from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import PyTorchRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import NEARLY_ALL
 from trackside.situation.losses.losses import learned_share, training_losses
 from trackside.trial.window import Window
@@ -32,7 +33,7 @@ class Averaged(Details):
 
 
 @dataclass(frozen=True)
-class LongMomentum(Rule):
+class LongMomentum(PyTorchRule):
     """The optimizer's momentum averages over more steps than the training has.
 
     Why it matters:
@@ -62,11 +63,7 @@ class LongMomentum(Rule):
 
     rule_id = "long-momentum"
     code = "TS124"
-    only_of = ("pytorch",)
-    is_of_networks = True
     watches = ("losses",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.MOMENTUM_TOO_HIGH,)
     suspects = (Suspect(Cause.MOMENTUM_TOO_HIGH, "momentum is {momentum:.6g}"),)

@@ -13,7 +13,8 @@ from trackside.contracts.verdict import Finding
 from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import FIRST, MOST, SHORT_STRETCH
 from trackside.situation.losses.losses import chance_level, training_losses
 from trackside.situation.medians import median
@@ -44,7 +45,7 @@ def _at_an_end(known: Known) -> Answer:
 
 
 @dataclass(frozen=True)
-class PoorWeightInitialization(Rule):
+class PoorWeightInitialization(NetworkRule):
     """The weights start too large, too small, or all alike.
 
     Why it matters:
@@ -93,10 +94,7 @@ class PoorWeightInitialization(Rule):
 
     rule_id = "poor-weight-initialization"
     code = "TS110"
-    is_of_networks = True
     watches = ("weights", "losses")
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.BAD_INITIALIZATION, Cause.SYMMETRIC_INITIALIZATION)
     suspects = (

@@ -13,7 +13,8 @@ from trackside.contracts.verdict import Finding
 from trackside.evidence.question import Answer, Known
 from trackside.evidence.suspects import FirstOf, Suspect
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import FEWEST, MOST, MOST_OF_THE_TIME, SHORT_STRETCH, USUAL_DECAY
 from trackside.situation.medians import median
 from trackside.situation.weight_updates import have_shrunk, norms_of_weights
@@ -46,7 +47,7 @@ def _penalised(known: Known) -> Answer:
 
 
 @dataclass(frozen=True)
-class ShrunkenWeights(Rule):
+class ShrunkenWeights(NetworkRule):
     """The weights have shrunk to a small part of their first size.
 
     Why it matters:
@@ -86,10 +87,7 @@ class ShrunkenWeights(Rule):
 
     rule_id = "shrunken-weights"
     code = "TS119"
-    is_of_networks = True
     watches = ("weights",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.PENALTY_TOO_STRONG, Cause.WEIGHT_DECAY_TOO_STRONG, Cause.VANISHING_GRADIENTS)
     suspects = (

@@ -12,7 +12,8 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding, Severity
 from trackside.evidence.causes import DIVERGES, LEARNS_NOTHING
 from trackside.evidence.suspects import only
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import (
     COURSE_STEPS,
     FEWEST,
@@ -46,7 +47,7 @@ _TORN = "loss over its first within ten steps"
 
 
 @dataclass(frozen=True)
-class WeightUpdateRatio(Rule):
+class WeightUpdateRatio(NetworkRule):
     """Steps are far too large or far too small for the weights.
 
     Why it matters:
@@ -105,10 +106,7 @@ class WeightUpdateRatio(Rule):
 
     rule_id = "weight-update-ratio"
     code = "TS118"
-    is_of_networks = True
     watches = ("weights",)
-    needs = ()
-    paced = True
     patience = 2
     severity = Severity.CRITICAL
     since = "0.1"

@@ -12,7 +12,8 @@ from trackside.contracts.cause import Cause
 from trackside.contracts.run.recorded_names import UPDATE_SIZE
 from trackside.contracts.verdict import Finding
 from trackside.rules.findings import finding_of
-from trackside.rules.rule import Rule, parameter
+from trackside.rules.of_facts import NetworkRule
+from trackside.rules.rule import parameter
 from trackside.situation.constants import (
     ALL_BUT_A_FEW,
     FEWEST,
@@ -37,7 +38,7 @@ _MEASURE = "times that the weights were set back"
 
 
 @dataclass(frozen=True)
-class WeightsSetBack(Rule):
+class WeightsSetBack(NetworkRule):
     """The weights return in one step to where they began.
 
     Why it matters:
@@ -85,10 +86,7 @@ class WeightsSetBack(Rule):
     rule_id = "weights-set-back"
     code = "TS120"
     only_of = ("pytorch", "keras")
-    is_of_networks = True
     watches = ("weights",)
-    needs = ()
-    paced = True
     since = "0.1"
     likely_causes = (Cause.WEIGHTS_SET_BACK,)
     shows_its_cause = True
