@@ -7,6 +7,7 @@ from typing import Any
 
 REHEARSAL = "trackside.rehearsal.rehearsal"  # in the training's process, for `trackside check`
 RESCUE = "trackside.rescue.rescue"  # in the training's process, for `--rescue`
+RESTARTS = "trackside.rescue.restarting.beginning"  # by `trackside run`, for `--rescue restart`
 MACHINE_SAMPLER = "trackside.speed.machine.sampler_process"  # beside a training, by `trackside run`
 MACHINE_PART = "trackside.speed.machine.machine_part"  # the same, by the training, where nobody else does
 RUN_SPEED = "trackside.speed.run_speed"  # once a run is judged

@@ -128,7 +128,7 @@ def watch() -> None:
 def prepare_resumed_job() -> None:
     """In a job that goes on in another's place, move aside what it must not find. Other processes pay one look."""
     if "TRACKSIDE_RESUMED" in environ:
-        name = "trackside.local.restarting.resumed_job"
+        name = "trackside.rescue.restarting.resumed_job"
         __import__(name)
         sys.modules[name].prepare()
 

@@ -38,15 +38,12 @@ from trackside.local.jobs.scheduler import JobLeave, Scheduler, sentence_of
 from trackside.local.local_twins import check_terms, local_twins
 from trackside.local.profile_request import request_profile
 from trackside.local.rescue_watch import RescueWatch
-from trackside.local.restarting.restart_folder import RestartFolder
-from trackside.local.restarting.restarted_training import RestartedTraining
-from trackside.local.restarting.restarts import Restarts
 from trackside.local.run_now import RunNow, RunNowReader, steps_of, watermarks_of
 from trackside.local.signal_inbox import SignalInbox
 from trackside.local.stop_request import forget_stop, requested_stop
 from trackside.local.training_process import TrainingProcess
 from trackside.local.unfinished_run import reopen
-from trackside.products import MACHINE_SAMPLER, product
+from trackside.products import MACHINE_SAMPLER, RESTARTS, product
 from trackside.runs.capture_check import (
     lacks_trackside,
     nothing_captured_yet,
@@ -246,7 +243,7 @@ def run_locally(
     return watch.result(status)
 
 
-def _started(run: LocalRun, monotonic: Callable[[], float]) -> TrainingProcess | RestartedTraining:
+def _started(run: LocalRun, monotonic: Callable[[], float]) -> TrainingProcess | Any:
     """Start the command. Errors: `OSError`."""
 
     def start(more: Mapping[str, str]) -> TrainingProcess:
@@ -267,8 +264,9 @@ def _started(run: LocalRun, monotonic: Callable[[], float]) -> TrainingProcess |
 
     if not run.rescue.restarts:
         return start({})
-    restarts = Restarts(RestartFolder(run.folder), run.rescue, monotonic=monotonic)
-    return RestartedTraining(start, restarts, grace_seconds=run.grace_seconds, monotonic=monotonic)
+    return product(RESTARTS).restarted(
+        start, run.folder, run.rescue, grace_seconds=run.grace_seconds, monotonic=monotonic
+    )
 
 
 class _Watch:
@@ -278,7 +276,7 @@ class _Watch:
         self,
         run: LocalRun,
         record: RunRecord,
-        training: TrainingProcess | RestartedTraining,
+        training: TrainingProcess | Any,
         inbox: SignalInbox,
         *,
         observer: Observer,

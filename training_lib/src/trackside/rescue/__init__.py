@@ -1,1 +1,1 @@
-"""Rescue: earlier moments of a training that are kept, and put back when its numbers break."""
+"""Rescue: a training goes back to an earlier moment where its numbers break, or starts again from a checkpoint."""

@@ -1,6 +1,6 @@
 """The course of a training that is not put back here: a fault is reported, and so is what became of an earlier one.
 
-`trackside run` ends the process and starts the script again; see `trackside.local.restarting`.
+`trackside run` ends the process and starts the script again; see `trackside.rescue.restarting`.
 """
 
 from __future__ import annotations

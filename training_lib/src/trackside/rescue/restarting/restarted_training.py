@@ -9,8 +9,8 @@ from contextlib import suppress
 from enum import Enum
 
 from trackside.contracts.run.rescue import RescueState
-from trackside.local.restarting.restarts import Plan, Restarts
 from trackside.local.training_process import TrainingProcess
+from trackside.rescue.restarting.restarts import Plan, Restarts
 
 _logger = logging.getLogger(__name__)
 

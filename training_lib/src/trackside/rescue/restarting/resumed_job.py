@@ -30,10 +30,10 @@ from trackside.contracts.run.restart import ORDER_KEY, RESTART, Met, Order, Repo
 from trackside.contracts.run.resumption import Resumption
 from trackside.contracts.run_layout import TENSORS
 from trackside.environment import ResumedJobEnvironment, go_on_from
-from trackside.local.restarting.checkpoint_choice import Choice, choose, place_aside, place_before
-from trackside.local.restarting.restarts import order_after, together
-from trackside.local.restarting.set_aside import move_aside
 from trackside.records.checkpoints_file import checkpoint_workers, read_checkpoints
+from trackside.rescue.restarting.checkpoint_choice import Choice, choose, place_aside, place_before
+from trackside.rescue.restarting.restarts import order_after, together
+from trackside.rescue.restarting.set_aside import move_aside
 from trackside.storage.open_store import open_store
 
 LIST_KEY = "set-aside.json"

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from trackside.local.restarting.checkpoint_choice import place_aside
-from trackside.local.restarting.set_aside import drop_copy, keep_copy, make_places, move_aside, restore
+from trackside.rescue.restarting.checkpoint_choice import place_aside
+from trackside.rescue.restarting.set_aside import drop_copy, keep_copy, make_places, move_aside, restore
 
 _CALLS = ("rename", "replace", "link", "symlink", "makedirs")
 

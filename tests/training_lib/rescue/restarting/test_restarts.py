@@ -14,9 +14,9 @@ from trackside.contracts.run.rescue import RescueRecord, RescueState, TryOutcome
 from trackside.contracts.run.restart import LeftOut, Met, Report
 from trackside.contracts.run_layout import TENSORS, checkpoints_key
 from trackside.environment import LEAVE_OUT, RESUME_FROM, RescueEnvironment
-from trackside.local.restarting.restart_folder import RestartFolder
-from trackside.local.restarting.restarts import JUDGING_SECONDS, Restarts
 from trackside.records.checkpoints_file import encode_checkpoints
+from trackside.rescue.restarting.restart_folder import RestartFolder
+from trackside.rescue.restarting.restarts import JUDGING_SECONDS, Restarts
 from trackside.storage.open_store import open_store
 
 ROWS = (LeftOut("Data of 100", (1, 2)),)

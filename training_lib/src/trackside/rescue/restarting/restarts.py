@@ -13,9 +13,9 @@ from trackside.contracts.run.checkpoint import Checkpoint
 from trackside.contracts.run.rescue import RescueRecord, RescueState, RescueTry, Standing, TryOutcome
 from trackside.contracts.run.restart import ENDED_PREFIX, Met, Order, Report, merged
 from trackside.environment import LEAVE_OUT, RESUME_FROM, RescueEnvironment
-from trackside.local.restarting.checkpoint_choice import Choice, choose, place_aside, with_newest
-from trackside.local.restarting.restart_folder import RestartFolder
-from trackside.local.restarting.set_aside import drop_copy, keep_copy, make_places, move_aside, place_of_copy, restore
+from trackside.rescue.restarting.checkpoint_choice import Choice, choose, place_aside, with_newest
+from trackside.rescue.restarting.restart_folder import RestartFolder
+from trackside.rescue.restarting.set_aside import drop_copy, keep_copy, make_places, move_aside, place_of_copy, restore
 
 JUDGING_SECONDS = 10.0  # for which a fault waits for the rules
 RANKS_SECONDS = 2.0  # and at least so long for other ranks

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from trackside.contracts.run.checkpoint import Checkpoint
-from trackside.local.restarting.checkpoint_choice import Choice, choose, place_aside, place_before, with_newest
+from trackside.rescue.restarting.checkpoint_choice import Choice, choose, place_aside, place_before, with_newest
 
 FOLDERS = tuple(
     Checkpoint(step - 1, f"/out/checkpoint-{step}/{name}", has_model=name.startswith("model"))

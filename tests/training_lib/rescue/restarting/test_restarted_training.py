@@ -15,11 +15,11 @@ from trackside.contracts.run.checkpoint import Checkpoint
 from trackside.contracts.run.rescue import RescueState
 from trackside.contracts.run_layout import TENSORS, checkpoints_key
 from trackside.environment import RescueEnvironment, inherited
-from trackside.local.restarting import restarts
-from trackside.local.restarting.restart_folder import RestartFolder
-from trackside.local.restarting.restarted_training import RestartedTraining
 from trackside.local.training_process import TrainingProcess
 from trackside.records.checkpoints_file import encode_checkpoints
+from trackside.rescue.restarting import restarts
+from trackside.rescue.restarting.restart_folder import RestartFolder
+from trackside.rescue.restarting.restarted_training import RestartedTraining
 from trackside.storage.open_store import open_store
 
 _SCRIPT = """

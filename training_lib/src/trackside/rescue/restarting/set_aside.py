@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from trackside.local.restarting.checkpoint_choice import place_aside, place_before
+from trackside.rescue.restarting.checkpoint_choice import place_aside, place_before
 
 MOST_POINTER_BYTES = 4096  # of a file with the name of the newest checkpoint
 _ROOM = 2  # times the size of a copy that must be free

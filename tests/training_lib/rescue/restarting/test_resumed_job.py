@@ -20,8 +20,8 @@ from trackside.contracts.run.restart import LeftOut, Met, Order, Report
 from trackside.contracts.run.resumption import Resumption
 from trackside.contracts.run_layout import TENSORS, checkpoints_key
 from trackside.environment import RescueEnvironment, ResumedJobEnvironment, inherited
-from trackside.local.restarting import resumed_job
 from trackside.records.checkpoints_file import encode_checkpoints
+from trackside.rescue.restarting import resumed_job
 from trackside.storage.open_store import open_store
 
 JOB = "digits-resumed-1"
