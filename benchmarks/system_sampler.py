@@ -40,14 +40,14 @@ from trackside.frameworks.pytorch.data.batches import _batches_ready
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.modules.source import TrainedModules
-from trackside.frameworks.pytorch.timing.fetch_times import FetchTimes
-from trackside.frameworks.pytorch.timing.module_times import ModuleTimer
 from trackside.frameworks.shared.replaced_methods import StepHooks
 from trackside.profiling.phase_clock import BACKWARD, CAPTURE, DATA, OPTIMIZER, PhaseClock
 from trackside.profiling.processor_wait import ProcessorWait
 from trackside.speed.machine import system_sampler
 from trackside.speed.machine.system_files import SystemFiles
 from trackside.speed.machine.system_metrics import OpenFiles, SystemMetrics
+from trackside.speed.pytorch.fetch_times import FetchTimes
+from trackside.speed.pytorch.module_times import ModuleTimer
 
 STEP_SECONDS = 0.002
 MANY_CORES = 192

@@ -148,7 +148,7 @@ OUTSIDE = {
     "rich": {"cli", "integrations"},
     "starlette": {"views"},
     "tomli": {"choosing"},
-    "torch": {"frameworks/pytorch", "rehearsal", "rescue"},
+    "torch": {"frameworks/pytorch", "rehearsal", "rescue", "speed"},
     "jax": {"adapters/jax"},
     "keras": {"adapters/keras"},
     "mxnet": {"adapters/mxnet"},

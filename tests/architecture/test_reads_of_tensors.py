@@ -16,7 +16,7 @@ import pytest
 from tests.for_each import for_each
 
 FRAMEWORKS = Path(__file__).parents[2] / "training_lib/src/trackside/frameworks"
-ROOMS = ("adapters/keras", "integrations", "rehearsal", "rescue")
+ROOMS = ("adapters/keras", "integrations", "rehearsal", "rescue", "speed/pytorch")
 FOLDERS = (FRAMEWORKS / "pytorch", *(FRAMEWORKS.parent / room for room in ROOMS))
 # `kept` of `losses/attention.py`, `readable_tensors` of `ground/batch_tensors.py` and `is_readable` of
 # `ground/initial_values.py` ask themselves.
@@ -107,7 +107,7 @@ OURS: dict[tuple[str, str], str] = {
     ("frameworks/pytorch/statistics/update_size.py", "*"): _SAMPLED,
     ("frameworks/pytorch/steps/graph_looks.py", "_add"): "a number that a look has computed",
     ("frameworks/pytorch/steps/graph_looks.py", "_take"): "norms that `_add_local` has computed",
-    ("frameworks/pytorch/timing/fetch_times.py", "_at"): "a buffer of ours",
+    ("speed/pytorch/fetch_times.py", "_at"): "a buffer of ours",
 }
 
 

@@ -100,8 +100,8 @@ class RunCommand(ConfiguredCommand):
     def variables(self, ctx: click.Context) -> dict[str, str]:
         """Return the environment; a setting that it lacks is that of the annotation `trackside/<setting>`."""
         from trackside.choosing.project_settings import OF_VARIABLES
+        from trackside.clusters.own_job import scheduler_of
         from trackside.environment import inherited, project_variable
-        from trackside.local.jobs.own_job import scheduler_of
 
         environ = inherited()
         ctx.meta[_SCHEDULER] = scheduler = scheduler_of(environ)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trackside.capture.session import RunSession
+from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.numbering import Numbering
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
@@ -22,8 +23,8 @@ from trackside.frameworks.pytorch.steps.facts import WatchedFacts
 from trackside.frameworks.pytorch.steps.losses import LossSource
 from trackside.frameworks.pytorch.steps.parameters import ParameterSource
 from trackside.frameworks.pytorch.steps.strategy import MakeStrategy, Observer
-from trackside.frameworks.pytorch.timing.timing import Timing
 from trackside.frameworks.shared.adapter import Sources
+from trackside.products import PYTORCH_TIMING, product
 
 ExtraSource = Callable[[RunSession, TrainedModules], object]
 
@@ -97,7 +98,7 @@ class PyTorchSources:
             protect=Fuse(guard, "watching gradients before clipping").protect,
             clipped=self.gradient_numbers.clipped,
         )
-        self.timing = Timing(
+        self.timing = product(PYTORCH_TIMING).Timing(
             session,
             modules=self.modules,
             is_evaluating=lambda: self.validation.is_on,
@@ -105,7 +106,7 @@ class PyTorchSources:
             pass_met=self.detectors.pass_met,
             numbers=self.gradient_numbers,
         )
-        self.batches = self.timing.batches
+        self.batches: BatchSource = self.timing.batches
         self.batches.loader_begins = self.evaluations.in_training_mode.pass_begins
         self.skipped_steps = SkippedSteps(
             engine,

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.modules.source import TrainedModules
-from trackside.frameworks.pytorch.timing.collective_times import CollectiveTimer
-from trackside.frameworks.pytorch.timing.device import device_of_training
-from trackside.frameworks.pytorch.timing.module_times import ModuleTimer
 from trackside.profiling.phase_clock import PhaseClock
 from trackside.profiling.windows import ProfilingWindow, Recording, Write
 from trackside.records.machine.performance_facts import CollectiveFacts, ExchangeTimes, ModuleTimes
+from trackside.speed.pytorch.collective_times import CollectiveTimer
+from trackside.speed.pytorch.device import device_of_training
+from trackside.speed.pytorch.module_times import ModuleTimer
 
 SAMPLED = "sampled steps"
 MOST_SAMPLED = 5  # steps at a time

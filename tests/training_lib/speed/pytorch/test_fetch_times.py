@@ -20,11 +20,11 @@ from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.run.recorded_names import DATA_PROCESSOR_WAIT_SECONDS
 from trackside.environment import CaptureEnvironment
 from trackside.frameworks.pytorch import PyTorchAdapter
-from trackside.frameworks.pytorch.timing.fetch_times import MOST_DATA_SETS, UNKNOWN, FetchTimes
 from trackside.frameworks.shared.replaced_methods import StepHooks
 from trackside.profiling.processor_wait import PATH
 from trackside.speed.performance.profile import open_profile
 from trackside.speed.performance.reading import measured_workers
+from trackside.speed.pytorch.fetch_times import MOST_DATA_SETS, UNKNOWN, FetchTimes
 from trackside.trial.trial import open_trial
 
 NAP = 0.02

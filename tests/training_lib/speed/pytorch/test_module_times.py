@@ -16,10 +16,10 @@ from trackside.capture.ground.guard import Guard
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
 from trackside.frameworks.pytorch.modules.source import TrainedModules
-from trackside.frameworks.pytorch.timing.module_times import ModuleTimer
-from trackside.frameworks.pytorch.timing.step_samples import StepSamples
 from trackside.profiling.phase_clock import PhaseClock
 from trackside.records.machine.performance_facts import ModuleTimes
+from trackside.speed.pytorch.module_times import ModuleTimer
+from trackside.speed.pytorch.step_samples import StepSamples
 
 _CALL = nn.Module.__call__
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from trackside.local.jobs.kubernetes_api import ClusterApi
+from trackside.clusters.kubernetes_api import ClusterApi
 from trackside.local.jobs.scheduler import JobError
 
 MOST_OWNERS = 8  # above a pod; more would be a circle

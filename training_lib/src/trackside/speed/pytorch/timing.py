@@ -15,14 +15,14 @@ from trackside.frameworks.pytorch.data.batches import BatchSource
 from trackside.frameworks.pytorch.ground.fuse import Fuse
 from trackside.frameworks.pytorch.modules.source import TrainedModules
 from trackside.frameworks.pytorch.statistics.gradient_numbers import GradientNumbers
-from trackside.frameworks.pytorch.timing.collectives import GradientAverages
-from trackside.frameworks.pytorch.timing.loaders import Loaders
-from trackside.frameworks.pytorch.timing.operators import begin_operator_profile
-from trackside.frameworks.pytorch.timing.performance_file import PerformanceFile
-from trackside.frameworks.pytorch.timing.phases import StepPhases
-from trackside.frameworks.pytorch.timing.queue_takes import QueueTakes
-from trackside.frameworks.pytorch.timing.step_samples import SAMPLED, StepSamples
 from trackside.frameworks.shared.detailed_profile import DetailedProfile
+from trackside.speed.pytorch.collectives import GradientAverages
+from trackside.speed.pytorch.loaders import Loaders
+from trackside.speed.pytorch.operators import begin_operator_profile
+from trackside.speed.pytorch.performance_file import PerformanceFile
+from trackside.speed.pytorch.phases import StepPhases
+from trackside.speed.pytorch.queue_takes import QueueTakes
+from trackside.speed.pytorch.step_samples import SAMPLED, StepSamples
 
 
 class Timing:

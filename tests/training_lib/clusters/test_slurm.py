@@ -11,10 +11,10 @@ import pytest
 
 from tests.patience import wait_until
 from tests.training_lib.local.verdicts import issue
+from trackside.clusters import slurm as slurm_module
+from trackside.clusters.slurm import SlurmJob, slurm_job
 from trackside.environment import inherited
-from trackside.local.jobs import slurm as slurm_module
 from trackside.local.jobs.scheduler import JobError
-from trackside.local.jobs.slurm import SlurmJob, slurm_job
 from trackside.local.process_table import variables_of
 
 VARIABLES = {

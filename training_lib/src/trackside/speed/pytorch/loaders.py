@@ -13,7 +13,7 @@ from torch.utils.data._utils.collate import default_collate, default_convert
 
 from trackside.capture.ground.script_lines import Place, is_user_file, user_place
 from trackside.frameworks.pytorch.ground.script_objects import attribute_of
-from trackside.frameworks.pytorch.timing.fetch_times import UNKNOWN, FetchTimes
+from trackside.speed.pytorch.fetch_times import UNKNOWN, FetchTimes
 
 MOST_LOADERS = 8
 MOST_DEPTH = 4  # of lists and dicts in a batch

@@ -13,11 +13,6 @@ import torch
 from trackside.capture.ground.guard import Guard
 from trackside.capture.ground.script_lines import Place, is_user_file, script_path, shown
 from trackside.frameworks.pytorch.ground.source_lines import SourceLines
-from trackside.frameworks.pytorch.timing.collectives import GradientAverages
-from trackside.frameworks.pytorch.timing.device import device_of_training
-from trackside.frameworks.pytorch.timing.loaders import Loaders, MetLoader
-from trackside.frameworks.pytorch.timing.queue_takes import MetQueue, QueueTakes
-from trackside.frameworks.pytorch.timing.step_samples import StepSamples
 from trackside.frameworks.shared.shown_lines import MOST_CODE, shown_lines, usable_processors
 from trackside.frameworks.shared.speed_facts_file import SpeedFactsFile
 from trackside.profiling.garbage_watch import Collections, GarbageWatch
@@ -34,6 +29,11 @@ from trackside.records.machine.performance_facts import (
     PerformanceFacts,
     QueueFacts,
 )
+from trackside.speed.pytorch.collectives import GradientAverages
+from trackside.speed.pytorch.device import device_of_training
+from trackside.speed.pytorch.loaders import Loaders, MetLoader
+from trackside.speed.pytorch.queue_takes import MetQueue, QueueTakes
+from trackside.speed.pytorch.step_samples import StepSamples
 from trackside.storage.store import Store
 from trackside.thread_stacks import frames_from
 

@@ -14,11 +14,11 @@ from time import sleep, time
 from typing import Any
 from urllib.parse import quote
 
+from trackside.clusters.kubernetes_api import STRATEGIC_PATCH, ClusterApi
+from trackside.clusters.owners import Owner, owners_of, suspend_top
 from trackside.contracts.run.cluster_job import KUBERNETES, ClusterJob
 from trackside.contracts.verdict import Verdict
 from trackside.environment import KubernetesEnvironment
-from trackside.local.jobs.kubernetes_api import STRATEGIC_PATCH, ClusterApi
-from trackside.local.jobs.owners import Owner, owners_of, suspend_top
 from trackside.local.jobs.scheduler import JobDefaults, JobError, sentence_of
 
 PREFIX = "trackside/"  # of the annotations that are settings

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.training_lib.local.jobs.kubernetes_fake import FakeServer, check, serving
+from tests.training_lib.clusters.kubernetes_fake import FakeServer, check, serving
 from tests.training_lib.local.verdicts import issue
-from trackside.local.jobs.kubernetes import PodJob, kubernetes_pod
-from trackside.local.jobs.own_job import scheduler_of
-from trackside.local.jobs.owners import SUSPENDED_BY
+from trackside.clusters.kubernetes import PodJob, kubernetes_pod
+from trackside.clusters.own_job import scheduler_of
+from trackside.clusters.owners import SUSPENDED_BY
 from trackside.local.jobs.scheduler import JobError
 
 POD = "/api/v1/namespaces/team/pods/digits-0"
 JOB = "/apis/batch/v1/namespaces/team/jobs/digits"
-EXAMPLES = Path(__file__).parents[4] / "examples" / "kubernetes"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "kubernetes"
 
 
 def controller(version: str, kind: str, uid: str = "uid-of-the-job", name: str = "digits") -> list[dict[str, Any]]:

@@ -13,10 +13,10 @@ import torch.distributed as ranks
 from tests.warm_python import WarmPython
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.environment import inherited
-from trackside.frameworks.pytorch.timing.collective_times import CollectiveTimer
 from trackside.speed.performance.measured import Measured
 from trackside.speed.performance.reading import measured_workers
 from trackside.speed.performance.verdict import judge_speed, judged_workers
+from trackside.speed.pytorch.collective_times import CollectiveTimer
 
 SCRIPT = """
 import os, sys, time

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from trackside.clusters.batch import batch_job
+from trackside.clusters.slurm import slurm_job
 from trackside.environment import KubernetesEnvironment
-from trackside.local.jobs.batch import batch_job
 from trackside.local.jobs.scheduler import Scheduler
-from trackside.local.jobs.slurm import slurm_job
 
 _logger = logging.getLogger(__name__)
 
@@ -32,6 +32,6 @@ def scheduler_of(environ: Mapping[str, str]) -> Scheduler | None:
 def _pod(environ: Mapping[str, str]) -> Scheduler | None:
     if not KubernetesEnvironment.read(environ).host:
         return None
-    from trackside.local.jobs.kubernetes import kubernetes_pod  # brings urllib and ssl
+    from trackside.clusters.kubernetes import kubernetes_pod  # brings urllib and ssl
 
     return kubernetes_pod(environ)

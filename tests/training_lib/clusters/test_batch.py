@@ -11,7 +11,7 @@ import pytest
 from moto import mock_aws
 
 from tests.training_lib.local.verdicts import issue
-from trackside.local.jobs.batch import batch_job
+from trackside.clusters.batch import batch_job
 from trackside.local.jobs.scheduler import JobError
 
 

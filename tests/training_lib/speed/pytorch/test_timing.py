@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.training_lib.frameworks.pytorch.timing import scripts
+from tests.training_lib.speed.pytorch import scripts
 from tests.warm_python import WarmPython
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.environment import inherited
