@@ -131,7 +131,7 @@ TABLE: Mapping[str, tuple[Cell, ...]] = {
     "profiling": (
         Cell(
             "phases, waits, machine, operators and functions of some steps",
-            f"{_TESTS}/pytorch/timing/test_timing.py::test_phases_and_rest_are_the_whole_step",
+            "tests/training_lib/speed/pytorch/test_timing.py::test_phases_and_rest_are_the_whole_step",
         ),
         Cell(
             "machine, functions of some rounds",
