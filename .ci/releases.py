@@ -35,7 +35,7 @@ RELEASES = {
 }
 TESTS = "tests/training_lib"
 PARTS = {  # package: folders of tests
-    "torch": (f"{TESTS}/frameworks", f"{TESTS}/speed"),
+    "torch": (f"{TESTS}/frameworks", f"{TESTS}/speed", f"{TESTS}/rehearsal", f"{TESTS}/rescue"),
     "keras": (f"{TESTS}/adapters/keras",),
     "xgboost": (f"{TESTS}/adapters/xgboost",),
     "lightgbm": (f"{TESTS}/adapters/lightgbm",),
