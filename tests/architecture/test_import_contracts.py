@@ -40,6 +40,7 @@ PLANTED = {
     "trackside.frameworks.shared.one": "trackside.frameworks.plain.run",
     "trackside.exchange.planted": "torch",
     "trackside.runs.planted": "trackside.views.drawn_trial",
+    "trackside.capture.planted": "trackside.rescue.rescue",
     "trackside.adapters.keras.planted": "trackside.adapters.jax.run",
     "trackside.capture.steps.planted": "trackside.capture.writing.writer",
     "trackside.collection_pause": "tensorflow",

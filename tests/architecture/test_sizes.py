@@ -8,6 +8,7 @@ from pathlib import Path
 
 import trackside
 from tests.for_each import for_each
+from trackside import products
 
 PACKAGE = Path(trackside.__file__).parent
 FILES = sorted(
@@ -86,11 +87,20 @@ def rooms_named(key: str) -> set[str]:
 
 def test_the_core_does_not_grow() -> None:
     """The core is all that one engineer must know to capture, judge and act: every room that is no product."""
-    lines, products = lines_by_room(), rooms_named("forbidden_modules")
-    core = {room: count for room, count in lines.items() if room not in products}
+    no_core = rooms_named("forbidden_modules")
+    core = {room: count for room, count in lines_by_room().items() if room not in no_core}
     assert sum(core.values()) <= MOST_LINES_OF_THE_CORE, core
 
 
 def test_each_room_is_of_the_core_or_a_product() -> None:
     packages = {file.parent.name for file in PACKAGE.glob("*/__init__.py")}
     assert packages == rooms_named("source_modules") | rooms_named("forbidden_modules")
+
+
+def test_what_the_core_begins_by_name_is_of_a_product() -> None:
+    named = [value for name, value in vars(products).items() if name.isupper()]
+    modules = [module for value in named for module in (value if isinstance(value, tuple) else (value,))]
+    assert {module.split(".")[1] for module in modules} <= rooms_named("forbidden_modules")
+    for module in modules:
+        place = PACKAGE.parent.joinpath(*module.split("."))
+        assert place.is_dir() or place.with_suffix(".py").is_file(), module
