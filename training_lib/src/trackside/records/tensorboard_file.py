@@ -15,15 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from trackside.records.protobuf_wire import write_bytes, write_double, write_header, write_number
+from trackside.records.tfevents import masked_crc
 
 FILE_VERSION = b"brain.Event:2"
 
-_MASK_DELTA = 0xA282EAD8
 _NOT_IN_TAGS = re.compile(r"[^-/\w.]")
 _NOT_IN_HOSTS = re.compile(r"[^-\w.]")
 _SIMPLE_VALUE = b"\x15"  # field 2 of a summary's value, a float
@@ -188,5 +187,4 @@ def _length(size: int) -> bytes:
 
 
 def _masked_crc(data: bytes) -> bytes:
-    crc = int(google_crc32c.value(data))
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF)
+    return struct.pack("<I", masked_crc(data))

@@ -10,7 +10,7 @@ of copies that have changed since, while the trained model's own statistics have
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -48,14 +48,11 @@ class StaleCopies:
 
     def look(self, names: ParameterNames) -> None:
         """Find the copies of the roots that no optimizer trains, with norms as they began."""
-        by_type: dict[type, list[nn.Module]] = {}
-        for _, root in names.roots():
-            by_type.setdefault(type(root), []).append(root)
-        for other in names.others():
-            for module in modules_of(other):
-                for root in by_type.get(type(module), ()):
-                    if any(map(is_stale_norm, modules_of(module))) and is_copy(module, root):
-                        self._add(module, root)
+        for module, root in copies_of_roots(names):
+            number = first_readable(module, root) if any(map(is_stale_norm, modules_of(module))) else None
+            if number is not None:
+                sample = sample_of(parameters_of(module)[number])
+                self._copies[module] = _Copy(weakref.ref(root), number, sample)
 
     def __contains__(self, module: nn.Module) -> bool:
         return bool(self._copies) and module in self._copies
@@ -76,11 +73,15 @@ class StaleCopies:
         self.place = user_place()
         return True
 
-    def _add(self, module: nn.Module, root: nn.Module) -> None:
-        number = first_readable(module, root)
-        if number is not None:
-            sample = sample_of(parameters_of(module)[number])
-            self._copies[module] = _Copy(weakref.ref(root), number, sample)
+
+def copies_of_roots(names: ParameterNames) -> Iterator[tuple[nn.Module, nn.Module]]:
+    """Yield (copy, root) for each copy of a root that no optimizer trains."""
+    by_type: dict[type, list[nn.Module]] = {}
+    for _, root in names.roots():
+        by_type.setdefault(type(root), []).append(root)
+    for other in names.others():
+        for module in modules_of(other):
+            yield from ((module, root) for root in by_type.get(type(module), ()) if is_copy(module, root))
 
 
 def first_readable(module: nn.Module, root: nn.Module) -> int | None:

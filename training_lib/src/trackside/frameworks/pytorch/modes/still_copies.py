@@ -16,8 +16,8 @@ from torch import nn
 
 from trackside.capture.ground.script_lines import Place, user_place
 from trackside.frameworks.pytorch.ground.parameter_names import ParameterNames
-from trackside.frameworks.pytorch.ground.script_objects import modules_of, parameters_of
-from trackside.frameworks.pytorch.modes.stale_copies import first_readable, has_changed, is_copy, sample_of
+from trackside.frameworks.pytorch.ground.script_objects import parameters_of
+from trackside.frameworks.pytorch.modes.stale_copies import copies_of_roots, first_readable, has_changed, sample_of
 
 ENOUGH = 3  # evaluations
 _OF_EACH_STEP = 2  # steps: calls that are less apart belong to the training
@@ -48,16 +48,11 @@ class StillCopies:
 
     def look(self, names: ParameterNames) -> None:
         """Find the copies of the roots that no optimizer trains."""
-        by_type: dict[type, list[nn.Module]] = {}
-        for _, root in names.roots():
-            by_type.setdefault(type(root), []).append(root)
-        for other in names.others():
-            for module in modules_of(other):
-                for root in by_type.get(type(module), ()):
-                    number = first_readable(module, root) if is_copy(module, root) else None
-                    if number is not None:
-                        samples = (sample_of(parameters_of(each)[number]) for each in (module, root))
-                        self._pairs[module] = _Pair(weakref.ref(root), number, *samples)
+        for module, root in copies_of_roots(names):
+            number = first_readable(module, root)
+            if number is not None:
+                samples = (sample_of(parameters_of(each)[number]) for each in (module, root))
+                self._pairs[module] = _Pair(weakref.ref(root), number, *samples)
 
     def __contains__(self, module: nn.Module) -> bool:
         return bool(self._pairs) and module in self._pairs
