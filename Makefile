@@ -82,7 +82,7 @@ wheels:  ## build the five wheels into dist
 	@rm -rf dist && $(PYTHON) -m venv build/wheels && build/wheels/bin/pip install -q build && build/wheels/bin/python -m stacks.lambda_packages && for each in . training_lib/compat training_lib/localaccount training_lib/native stacks; do build/wheels/bin/python -m build --wheel --outdir dist $$each || exit 1; done
 
 bench: setup  ## capture, reading and starts in their short form; benchmarks/README.md has all
-	@$(BIN)/python -m benchmarks.turns mlp --rounds 3 && $(BIN)/python benchmarks/reading.py --rounds 1 --quick && $(BIN)/python benchmarks/startup_cost.py --pairs 5 client evaluator capture
+	@$(BIN)/python -m benchmarks.turns mlp --rounds 3 && $(BIN)/python -m benchmarks.reading --rounds 1 --quick && $(BIN)/python -m benchmarks.startup_cost --pairs 5 client evaluator capture
 
 pictures: setup  ## draw the pictures of the README again, from real output
 	@$(BIN)/python -m docs.pictures

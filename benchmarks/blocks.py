@@ -1,14 +1,12 @@
-"""What capture costs a PyTorch training, measured within one process: blocks of steps with it and without take turns.
+"""What capture costs a PyTorch training: blocks of steps with it and without take turns, on a CPU or a GPU.
 
     python -m benchmarks.blocks tiny half mlp deep [--kinds on idle] [--against OTHER/training_lib/src] [--write PAGE]
+    python -m benchmarks.blocks mlp conv gpt --device cuda --steps 200 [--compiled]
 
-Two processes with the same training differ by up to 13 % for as long as they live (`benchmarks.turns`), so they cannot
-show 1 %. Here each request has a process with one model. Between blocks the adapter takes its hooks out of PyTorch, or
-puts them back. Each kind of block comes once in a round, in an order drawn by chance; steps before its clocks begin let
-the adapter come to rest. A figure is the processor time of all threads in a block, to the end of what it stores, over
-that of the two blocks without capture of the same round: the mean of the middle 80 % of the rounds, with an interval
-that holds 95 % of 2,000 draws of rounds (bootstrap). `off again` is the one block without capture over the other, and
-in `1 % planted` a loop takes a hundredth of a step after each: the measure has to find it.
+`benchmarks.engine.blocks` says how. Each request has a process with one model. Between blocks the adapter takes its
+hooks out of PyTorch, or puts them back; steps before its clocks begin let it come to rest. Times are those of the
+processor, of all threads, to the end of what a block stores; on a GPU also by the clock, to the end of its last step:
+the training asks for no number of its own there, so that the processor runs ahead, and its batches are larger.
 
 The beginning and the end of a run, and what it leaves in the caches for the script between blocks, are not in it.
 """
@@ -17,129 +15,131 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
-import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.framework_cost import AGAIN, OFF, PLANTED, PLANTED_SHARE, shown, spin
+from benchmarks.engine.blocks import (
+    AGAIN,
+    ALWAYS,
+    PLANTED,
+    PLANTED_SHARE,
+    Round,
+    answer,
+    answer_of,
+    shown,
+    spin,
+    turns,
+    without,
+)
+from benchmarks.engine.options import parser
 from benchmarks.turns import CELLS, HERE, WORKLOADS, Ours, put_table
 from benchmarks.workloads import Training
 
-STEPS = {"tiny": 4000, "half": 2000, "mlp": 500, "deep": 50, "gpt": 10}  # of a block: a second, as between two writings
-WARM_UP = {"tiny": 80, "half": 40, "mlp": 40, "deep": 2, "gpt": 2}
-FIRST_STEPS = {"tiny": 2000, "half": 1500, "mlp": 600, "deep": 450, "gpt": 20}  # until the intervals are settled
-
-Round = dict[str, float]  # seconds of processor of a step, by kind
-
-
-class Switched:
-    """An adapter that can be taken out of PyTorch and put back while its run goes on."""
-
-    def __init__(self, kind: str, folder: str, source: Path) -> None:
-        self._part = Ours(kind, folder, source=source)
-        self.flush, self.state = self._part.flush, self._part.state
-
-    def leave(self) -> None:
-        """Take the hooks out."""
-        self._part.capture.leave()
-
-    def join(self) -> None:
-        """Put the hooks in again."""
-        self._part.capture.install()
+# Of a block: a second, as between two writings.
+STEPS = {"tiny": 4000, "half": 2000, "mlp": 500, "deep": 50, "conv": 10, "gpt": 10}
+WARM_UP = {"tiny": 80, "half": 40, "mlp": 40, "deep": 2, "conv": 2, "gpt": 2}
+# Until the intervals are settled.
+FIRST_STEPS = {"tiny": 2000, "half": 1500, "mlp": 600, "deep": 450, "conv": 20, "gpt": 20}
+GPU_BATCHES = 16  # times as large as on a CPU
 
 
 def train(options: argparse.Namespace) -> None:
-    """Train the blocks of one workload and kind, and print what each step took, by round, and the intervals."""
+    """Train the blocks of one workload and kind, and answer with what a step of each took, and the intervals."""
+    import torch
+
+    torch.set_num_threads(1)
     (workload,), (kind,) = options.workloads, options.kinds
     steps, warm_up = options.steps or STEPS[workload], WARM_UP[workload]
     if kind == "wgb@100":
         steps = max(steps, 100)
+    is_gpu = options.device != "cpu"
+    wait = torch.cuda.synchronize if is_gpu else lambda: None
     with tempfile.TemporaryDirectory(prefix="blocks-") as folder:
-        capture = Switched(kind, f"{folder}/run", options.against or HERE)
-        training = Training(workload)
+        part = Ours(kind, f"{folder}/run", source=options.against or HERE)
+        training = Training(
+            workload, device=options.device, batch_times=GPU_BATCHES if is_gpu else 1, reads_losses=not is_gpu
+        )
+        if options.compiled:
+            training.forward = torch.compile(training.model)
         training.run(FIRST_STEPS[workload])
-        capture.flush()
-        capture.leave()
+        part.flush()
+        part.capture.leave()
         training.run(warm_up)
         began = time.process_time()
         training.run(steps)
         planted = PLANTED_SHARE * (time.process_time() - began) / steps
         gc.collect()
         gc.freeze()
-        rounds: list[Round] = []
-        chance = random.Random(0)  # noqa: S311 - an order
-        for _ in range(options.rounds):
-            found: Round = {}
-            for each in chance.sample([OFF, AGAIN, PLANTED, kind], 4):
-                if each == kind:
-                    capture.join()
-                training.run(warm_up)
-                if each == kind:
-                    capture.flush()
-                began = time.process_time()
-                if each == PLANTED:
-                    for _ in range(steps):
-                        training.run(1)
-                        spin(planted)
-                else:
-                    training.run(steps)
-                if each == kind:
-                    capture.flush()
-                found[each] = (time.process_time() - began) / steps
-                if each == kind:
-                    capture.leave()
-            rounds.append(found)
-        sys.stdout.write(json.dumps([rounds, capture.state()]) + "\n")
-        sys.stdout.flush()
-        os._exit(0)
+
+        def block(each: str) -> list[float]:
+            if each == kind:
+                part.capture.install()
+            training.run(warm_up)
+            if each == kind:
+                part.flush()
+            wait()
+            began, clock = time.process_time(), time.perf_counter()
+            if each == PLANTED:
+                for _ in range(steps):
+                    training.run(1)
+                    spin(planted)
+            else:
+                training.run(steps)
+            wait()
+            clock = time.perf_counter() - clock
+            if each == kind:
+                part.flush()
+            processor = time.process_time() - began
+            if each == kind:
+                part.capture.leave()
+            return [processor / steps, clock / steps]
+
+        answer([turns([*ALWAYS, kind], options.rounds, block), part.state()])
 
 
 def measured(workload: str, kind: str, options: argparse.Namespace, source: Path) -> tuple[list[Round], str]:
-    """Return what `train` printed, of a process of its own."""
-    sizes = ["--rounds", str(options.rounds), "--steps", str(options.steps)]
-    command = [sys.executable, "-m", "benchmarks.blocks", workload, "--kinds", kind, "--training", *sizes]
-    ended = subprocess.run([*command, "--against", str(source)], check=True, stdout=subprocess.PIPE, text=True)
-    rounds, state = json.loads(ended.stdout.splitlines()[-1])
+    """Return what `train` answered, in a process of its own."""
+    words = ["--rounds", str(options.rounds), "--steps", str(options.steps), "--device", options.device]
+    words += ["--against", str(source), *(["--compiled"] if options.compiled else [])]
+    rounds, state = answer_of(
+        [sys.executable, "-m", "benchmarks.blocks", workload, "--kinds", kind, "--training", *words]
+    )
     return rounds, state
-
-
-def shares(rounds: list[Round], kind: str) -> list[float]:
-    """Return how much longer a step took than without capture, in per cent, by round."""
-    usual = [each[OFF] if kind == AGAIN else (each[OFF] + each[AGAIN]) / 2 for each in rounds]
-    return [100 * (each[kind] / without - 1) for each, without in zip(rounds, usual, strict=True)]
 
 
 def table_of(workload: str, options: argparse.Namespace) -> str:
     """Measure a workload, and return its table."""
     kinds = options.kinds or [kind for kind in WORKLOADS[workload].kinds if "in" not in kind]
     sources = {"": HERE} | ({", other tree": options.against} if options.against else {})
+    is_gpu = options.device != "cpu"
     lines, bare, load = list[str](), list[float](), os.getloadavg()[0]
     for kind in kinds:
         for suffix, source in sources.items():
             rounds, state = measured(workload, kind, options, source)
-            usual = [(each[OFF] + each[AGAIN]) / 2 for each in rounds]
-            extra = statistics.median(1e6 * (each[kind] - off) for each, off in zip(rounds, usual, strict=True))
-            bare.append(1e6 * statistics.median(usual))
+            extra = statistics.median(1e6 * (each[kind][0] - without(each)) for each in rounds)
+            bare.append(1e6 * statistics.median(map(without, rounds)))
             target = CELLS[kind].targets.get(workload)
             goal = f"{100 * (target - 1):.1f} %" if target else ""
-            cells = [shown(shares(rounds, each)) for each in (kind, AGAIN, PLANTED)]
-            lines.append(f"| {kind}{suffix} | {goal} | {cells[0]} | {extra:+.0f} | {' | '.join(cells[1:])} | {state} |")
+            cells = [shown(rounds, kind), *([shown(rounds, kind, 1)] if is_gpu else []), f"{extra:+.0f}"]
+            cells += [shown(rounds, each) for each in (AGAIN, PLANTED)]
+            lines.append(f"| {kind}{suffix} | {goal} | {' | '.join(cells)} | {state} |")
+    on = f" on {options.device}{', compiled' if options.compiled else ''}" if is_gpu or options.compiled else ""
+    heads = ["", "goal", "more processor", *(["more time"] if is_gpu else []), "extra us a step"]
+    heads += ["off again", "1 % planted", ""]
     return "\n".join(
         [
             (
-                f"{workload}, {time.strftime('%d %B %Y, %H:%M', time.gmtime())} UTC: a step takes {min(bare):.0f} to "
-                f"{max(bare):.0f} us of processor; {options.rounds} rounds of blocks of "
+                f"{workload}{on}, {time.strftime('%d %B %Y, %H:%M', time.gmtime())} UTC: a step takes {min(bare):.0f} "
+                f"to {max(bare):.0f} us of processor; {options.rounds} rounds of blocks of "
                 f"{options.steps or STEPS[workload]} steps; load {load:.1f} to {os.getloadavg()[0]:.1f}."
             ),
             "",
-            "| | goal | more processor | extra us a step | off again | 1 % planted | |",
-            "|---|---|---|---|---|---|---|",
+            f"| {' | '.join(heads)} |".replace("|  |", "| |"),
+            "|---" * len(heads) + "|",
             *lines,
         ]
     )
@@ -147,22 +147,21 @@ def table_of(workload: str, options: argparse.Namespace) -> str:
 
 def main() -> None:
     """Measure each workload, and print or write its table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("workloads", nargs="+", choices=list(STEPS))
-    parser.add_argument("--kinds", nargs="+", choices=list(CELLS), help="(default: those of the workload)")
-    parser.add_argument("--rounds", type=int, default=30, help="(default 30)")
-    parser.add_argument("--steps", type=int, default=0, help="of a block (default: those of the workload)")
-    parser.add_argument("--against", type=Path, help="the source folder of another tree")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put each table into a page, between its marks")
-    parser.add_argument("--training", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.training:
-        import torch
-
-        torch.set_num_threads(1)
-        train(options)
-    for workload in options.workloads:
-        put_table(table_of(workload, options), f"{workload} by blocks", options.write)
+    options = parser(__doc__)
+    options.add_argument("workloads", nargs="+", choices=list(STEPS))
+    options.add_argument("--kinds", nargs="+", choices=list(CELLS), help="(default: those of the workload)")
+    options.add_argument("--rounds", type=int, default=30, help="(default 30)")
+    options.add_argument("--steps", type=int, default=0, help="of a block (default: those of the workload)")
+    options.add_argument("--device", default="cpu")
+    options.add_argument("--compiled", action="store_true", help="by torch.compile")
+    options.add_argument("--against", type=Path, help="the source folder of another tree")
+    options.add_argument("--write", type=Path, metavar="PAGE", help="put each table into a page, between its marks")
+    options.add_argument("--training", action="store_true", help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.training:
+        train(given)
+    for workload in given.workloads:
+        put_table(table_of(workload, given), f"{workload} by blocks", given.write)
 
 
 if __name__ == "__main__":

@@ -21,18 +21,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.dashboard import write_long
+from benchmarks.dashboard import write_long, write_run
 from benchmarks.engine.options import parser
 from benchmarks.engine.pages import put
 from benchmarks.times import machine
 from docs.pictures import PAGES, THEMES, TOKEN, resolved, serving, train_runs
-from trackside.contracts.run_layout import RunLocation
-from trackside.storage.local import LocalStore
-from trackside.testing.fake_trial import end_run, write_collections, write_tensors
 
 AXE = "axe-core@4.14.1"
 START, END = "<!-- measured by `python -m benchmarks.browser` -->", "<!-- /browser -->"
-LOSS = "CrossEntropyLoss_output_0"
 MOVES, TIMES = 60, 7  # of the pointer: so many moves, so many times
 
 # Words that are seen without scrolling, in the order of the page, until layer and step are named; and where that is.
@@ -63,8 +59,9 @@ def main(words: Sequence[str] | None = None) -> int:
         folder = Path(place)
         axe = (arguments.axe or fetched_axe(folder)).read_text("utf-8")
         train_runs(folder)
-        write_wide(folder / ".trackside/runs/points", steps=200_000, layers=40)
-        write_wide(folder / ".trackside/runs/heatmap", steps=2_000, layers=200)
+        runs = folder / ".trackside/runs"
+        write_run(runs / "points", lambda store: write_long(store, steps=200_000, layers=40))
+        write_run(runs / "heatmap", lambda store: write_long(store, steps=2_000, layers=200))
         for name in ("digits", "heatmap"):
             trackside = str(Path(sys.executable).with_name("trackside"))
             command = [trackside, "report", f".trackside/runs/{name}", "-o", f"{name}.html"]
@@ -79,16 +76,6 @@ def fetched_axe(folder: Path) -> Path:
     """Fetch axe-core through npm, and return its script."""
     subprocess.run(["npm", "install", "--no-save", "--prefix", str(folder), AXE], check=True, capture_output=True)
     return folder / "node_modules" / "axe-core" / "axe.min.js"
-
-
-def write_wide(place: Path, *, steps: int, layers: int) -> None:
-    """Write a run that has ended: a loss and the gradient norms of layers at every step, one of them not a number."""
-    run = RunLocation(str(place))
-    saved = LocalStore(run.tensors)
-    write_collections(saved)
-    write_tensors(saved, 0, {LOSS: 2.0})
-    write_long(LocalStore(run.statistics), steps=steps, layers=layers)
-    end_run(saved)
 
 
 def measure(

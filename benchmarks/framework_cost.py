@@ -5,13 +5,8 @@
     .venv/bin/python -m benchmarks.framework_cost smdebug
     .venv/bin/python -m benchmarks.framework_cost keras --python .venv/keras-backends/bin/python --backend tensorflow
 
-Two processes with the same training differ by up to 13 % for as long as they live, so that they cannot show 1 %. Here
-one process has one model, and trains blocks of some steps with it. Between blocks the adapter begins to listen to the
-framework, or leaves it as it was. Blocks of each kind come once in a round, in an order drawn by chance. A figure is
-the time of a block over that of the two blocks without capture of the same round: the mean of the middle 80 % of the
-rounds, with an interval that holds 95 % of 2,000 draws of rounds (bootstrap). `off again` is the one block without
-capture over the other: no figure is finer than its interval. `1 % planted` is a block without capture in which a loop
-takes a hundredth of a step of processor after each: the measure has to find it.
+`benchmarks.engine.blocks` says how. Between blocks the adapter begins to listen to the framework, or leaves it as it
+was.
 
 *Thread* is the processor time of the training's own thread, *all threads* that of the process: the threads that
 compute, and those that store, are in it. Ours is measured besides: the hook's own calls on the training's thread, and
@@ -28,36 +23,43 @@ import argparse
 import functools
 import gc
 import itertools
-import json
 import os
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engine.pages import put
+from benchmarks.engine.blocks import (
+    ALWAYS,
+    OFF,
+    PLANTED_SHARE,
+    Blocks,
+    Round,
+    answer,
+    answer_of,
+    shown,
+)
+from benchmarks.engine.pages import put, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "frameworks.md"
 INTERVAL = 500
-OFF, AGAIN, PLANTED, IDLE, BARE_IDLE = "off", "off again", "1 % planted", "idle", "idle, without statistics"
+IDLE, BARE_IDLE = "idle", "idle, without statistics"
 SAVED, BOOSTED = f"saved every {INTERVAL}", "metrics and importances every round"
 WATCHED = "as `trackside run` asks for"
 ORIGINALS = f"smdebug 1.0.34, {BOOSTED}"
 KINDS = {
-    "keras": (OFF, AGAIN, PLANTED, BARE_IDLE, IDLE, SAVED),
-    "xgboost": (OFF, AGAIN, PLANTED, WATCHED, BOOSTED),
-    "smdebug": (OFF, AGAIN, PLANTED, ORIGINALS),
+    "keras": (*ALWAYS, BARE_IDLE, IDLE, SAVED),
+    "xgboost": (*ALWAYS, WATCHED, BOOSTED),
+    "smdebug": (*ALWAYS, ORIGINALS),
 }
 MILLISECONDS = {"keras": 30.0, "xgboost": 20.0, "smdebug": 20.0}
 GOALS = {IDLE: 2.0, BARE_IDLE: 1.0, SAVED: 2.0, WATCHED: 2.0, BOOSTED: 2.0}
-PLANTED_SHARE = 0.01
 ORIGINAL = ROOT / ".venv" / "smdebug-xgboost"
 # smdebug alone without its dependencies: it pins a pyinstrument that no longer builds. It imports the others.
 ORIGINAL_ALONE = ("smdebug==1.0.34",)
@@ -66,9 +68,6 @@ BESIDE_IT = (
     *("boto3", "requests", "six", "packaging", "psutil", "pyinstrument"),
 )
 CLOCKS = ("clock", "thread", "all threads")
-WARM_UP = 4  # steps of a block before its clocks begin: what was set aside while the other kind trained is gone then
-SHORTENED = 0.1  # of the rounds on each side
-DRAWS = 2000
 FOREVER = 10**9
 
 
@@ -86,17 +85,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--training", metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.milliseconds = options.milliseconds or MILLISECONDS[options.framework]
-    always = (OFF, AGAIN, PLANTED)
-    options.kinds = [k for k in KINDS[options.framework] if k in always or not options.kinds or k in options.kinds]
+    options.kinds = [k for k in KINDS[options.framework] if k in ALWAYS or not options.kinds or k in options.kinds]
     if options.training is not None:
         {"keras": _keras, "xgboost": _xgboost, "smdebug": _smdebug}[options.framework](options)
         return 0
     options.python = options.python or (_with_smdebug() if options.framework == "smdebug" else sys.executable)
     began = os.getloadavg()[0]
     measured = _trained(options)
-    table = _table(options, measured, [began, os.getloadavg()[0]])
+    lines = [*_lines(options, measured, [began, os.getloadavg()[0]])]
     name = f"keras on {options.backend}" if options.framework == "keras" else options.framework
-    put(table, PAGE if options.write else None, begin=f"<!-- cost of {name} -->", end="<!-- end -->")
+    put(lines, PAGE if options.write else None, begin=f"<!-- cost of {name} -->", end="<!-- end -->")
     return 0
 
 
@@ -112,134 +110,54 @@ def _with_smdebug() -> str:
     return str(python)
 
 
-Rounds = list[dict[str, list[float]]]  # by kind: seconds of a block, by each clock, in our calls, in our threads
-
-
-def _trained(options: argparse.Namespace) -> Rounds:
-    """Train in a process of its own. Return what each block took."""
+def _trained(options: argparse.Namespace) -> list[Round]:
+    """Train in a process of its own. Return what each block took: by each clock, in our calls, in our threads."""
     one = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "SMDEBUG_LOG_LEVEL": "error"}
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "SMDEBUG_LOG_LEVEL": "error", "KERAS_BACKEND": options.backend}
     with tempfile.TemporaryDirectory() as folder:
         command = [options.python, "-W", "ignore", "-m", "benchmarks.framework_cost", options.framework]
         sizes = ["--rounds", str(options.rounds), "--steps", str(options.steps), "--backend", options.backend]
-        sizes += ["--milliseconds", str(options.milliseconds)]
-        training = subprocess.run(
-            [*command, *sizes, "--training", folder, "--kinds", *options.kinds],
-            cwd=ROOT,
-            env={**os.environ, **one, **quiet, "KERAS_BACKEND": options.backend},  # noqa: TID251
-            stdout=subprocess.PIPE,
-            check=True,
-            text=True,
-        )
-    found: Rounds = json.loads(training.stdout.splitlines()[-1])
+        sizes += ["--milliseconds", str(options.milliseconds), "--training", folder, "--kinds", *options.kinds]
+        found: list[Round] = answer_of([*command, *sizes], cwd=ROOT, env={**os.environ, **one, **quiet})  # noqa: TID251
     return found
 
 
-def _table(options: argparse.Namespace, rounds: Rounds, loads: Sequence[float]) -> str:
+def _lines(options: argparse.Namespace, rounds: list[Round], loads: Sequence[float]) -> Iterator[str]:
     name = f"keras on {options.backend}" if options.framework == "keras" else options.framework
     clock, _, processor = (1000 * statistics.median(r[OFF][k] for r in rounds) / options.steps for k in range(3))
     cost = f"a step of {processor:.1f} ms of processor, {clock:.1f} ms by the clock"
     turns = f"{len(rounds)} rounds with a block of {options.steps} steps of each kind"
     load = f"load {min(loads):.1f} to {max(loads):.1f} on {os.cpu_count()} cores"
-    lines = [
-        f"{time.strftime('%d %B %Y, %H:%M', time.gmtime())} UTC, {name}: {cost}; {turns}; {load}.",
-        "",
-        f"| | {' | '.join(CLOCKS)} | its own calls, of a step | its other threads | goal |",
-        "|---" * (len(CLOCKS) + 4) + "|",
-    ]
+    yield f"{time.strftime('%d %B %Y, %H:%M', time.gmtime())} UTC, {name}: {cost}; {turns}; {load}."
+    yield ""
+    rounds = [_with_rare_saves(each, options.steps) for each in rounds]
+    rows = []
     for kind in options.kinds[1:]:
-        every = INTERVAL if kind == SAVED else options.steps
-        cells = [shown(_shares(rounds, kind, k, every, options.steps)) for k in range(len(CLOCKS))]
+        cells = [shown(rounds, kind, k) for k in range(len(CLOCKS))]
         for k in range(len(CLOCKS), len(rounds[0][kind])):
-            microseconds = [_a_step(each, kind, k, every, options.steps) * 1e6 for each in rounds]
-            share = statistics.fmean(microseconds) / (10 * options.milliseconds)
-            cells.append(f"{statistics.fmean(microseconds):.0f} us, {share:.2f} %" if any(microseconds) else "")
-        goal = f"below {GOALS[kind]:g} %" if kind in GOALS else ""
-        lines.append(f"| {kind} | {' | '.join(cells)} | {goal} |")
-    return "\n".join(lines)
+            microseconds = statistics.fmean(each[kind][k] / options.steps * 1e6 for each in rounds)
+            share = microseconds / (10 * options.milliseconds)
+            cells.append(f"{microseconds:.0f} us, {share:.2f} %" if microseconds else "")
+        rows.append((kind, *cells, f"below {GOALS[kind]:g} %" if kind in GOALS else ""))
+    yield from table(f" | {' | '.join(CLOCKS)} | its own calls, of a step | its other threads | goal", rows)
 
 
-def _a_step(of_round: Mapping[str, Sequence[float]], kind: str, clock: int, every: int, steps: int) -> float:
-    """Return the seconds of a step, where something rare at one step of the block comes once in `every`."""
-    if every == steps:
-        return of_round[kind][clock] / steps
-    usual = of_round[IDLE][clock] / steps
-    return usual + (of_round[kind][clock] - of_round[IDLE][clock]) / every
+def _with_rare_saves(each: Round, steps: int) -> Round:
+    """Return a round in which a save at one step of the block counts as one in 500."""
+    if SAVED not in each:
+        return each
+    pairs = zip(each[IDLE], each[SAVED], strict=True)
+    return {**each, SAVED: [idle + (saved - idle) * steps / INTERVAL for idle, saved in pairs]}
 
 
-def _shares(rounds: Rounds, kind: str, clock: int, every: int, steps: int) -> list[float]:
-    """Return how much longer a step took than without capture, in per cent, by round."""
-    found = []
-    for each in rounds:
-        off = [each[OFF][clock], each[AGAIN][clock]]
-        usual = off[0] if kind == AGAIN else statistics.fmean(off)
-        found.append(100 * (_a_step(each, kind, clock, every, steps) * steps / usual - 1))
-    return found
+class _Clocks:
+    """The clock, this thread's, that of all threads, that of our own calls, and that of threads that came later."""
 
-
-def shown(shares: list[float]) -> str:
-    draw = random.Random(0)  # noqa: S311 - of a bootstrap
-    means = sorted(_middle(draw.choices(shares, k=len(shares))) for _ in range(DRAWS))
-    low, high = means[round(0.025 * DRAWS)], means[round(0.975 * DRAWS) - 1]
-    return f"{_middle(shares):+.2f} % ({low:+.2f} to {high:+.2f})"
-
-
-def _middle(shares: list[float]) -> float:
-    cut = int(SHORTENED * len(shares))
-    return statistics.fmean(sorted(shares)[cut : len(shares) - cut])
-
-
-class Blocks:
-    """The blocks of a training. `begin` comes before each one, `step_ended` after each of its steps.
-
-    Args:
-        options: Kinds, and numbers of rounds and of steps.
-        switches: Makes the adapter of a kind listen; returns the function that undoes it.
-    """
-
-    def __init__(self, options: argparse.Namespace, switches: Mapping[str, Callable[[], Callable[[], object]]]) -> None:
-        self.calls, self.planted_seconds = _Calls(), 0.0
-        self._options, self._switches = options, switches
-        self._order: list[str] = []
-        self._kind, self._left, self._began = "", 0, list[float]()
-        self._undo: Callable[[], object] | None = None
+    def __init__(self) -> None:
+        self.calls = _Calls()
         self._threads = _other_threads()
-        self.rounds: Rounds = []
-        self._random = random.Random(0)  # noqa: S311 - an order
 
-    @property
-    def steps(self) -> int:
-        """The number of steps of a block, with those before its clocks begin."""
-        return WARM_UP + int(self._options.steps)
-
-    def begin(self) -> bool:
-        """Switch to the kind of the next block. Return False if all have ended."""
-        if self._undo is not None:
-            self._undo()
-            self._undo = None
-        if not self._order:
-            if len(self.rounds) == self._options.rounds:
-                return False
-            self.rounds.append({})
-            self._order = self._random.sample(self._options.kinds, len(self._options.kinds))
-        self._kind, self._left = self._order.pop(), self.steps
-        if self._kind in self._switches:
-            self._undo = self._switches[self._kind]()
-        return True
-
-    def step_ended(self) -> bool:
-        """Return True if the step was the last one of its block."""
-        self._left -= 1
-        if self._kind == PLANTED:
-            spin(self.planted_seconds)
-        if self._left == self._options.steps:
-            self._began = self._now()
-        elif self._left == 0:
-            pairs = zip(self._now(), self._began, strict=True)
-            self.rounds[-1][self._kind] = [now - before for now, before in pairs]
-        return self._left == 0
-
-    def _now(self) -> list[float]:
+    def __call__(self) -> list[float]:
         others = sum(_seconds_of(thread) for thread in _other_threads() - self._threads)
         return [time.perf_counter(), time.thread_time(), time.process_time(), self.calls.seconds, others]
 
@@ -253,13 +171,6 @@ def _seconds_of(thread: threading.Thread) -> float:
         return time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))
     except OSError:  # it has just ended
         return 0.0
-
-
-def spin(seconds: float) -> None:
-    """Use the processor for that long."""
-    ends = time.thread_time() + seconds
-    while time.thread_time() < ends:
-        pass
 
 
 class _Calls:
@@ -288,10 +199,8 @@ class _Calls:
         return timed
 
 
-def _answer(blocks: Blocks) -> None:
-    sys.stdout.write(json.dumps(blocks.rounds) + "\n")
-    sys.stdout.flush()
-    os._exit(0)
+def _blocks(options: argparse.Namespace, switches: Mapping[str, Callable[[], Any]], clocks: _Clocks) -> Blocks:
+    return Blocks(options.kinds, switches, rounds=options.rounds, steps=options.steps, now=clocks)
 
 
 def _calibrated(step_seconds: Callable[[int], float], size: int, milliseconds: float) -> int:
@@ -334,8 +243,8 @@ def _keras(options: argparse.Namespace) -> None:
         statistics_ = StatisticsRequest(enabled=kind != BARE_IDLE)
         request = CaptureRequest(tuple(CollectionRequest(name, schedule) for name in names), statistics=statistics_)
         made = KerasAdapter(CaptureEnvironment(f"{options.training}/{kind}", request.to_json(), 0, 1))
-        blocks.calls.of(made, "batch_begins", "batch_ended", "loop_began", "loss_computed", "layer_called")
-        blocks.calls.of(made, "_before", "_after")
+        clocks.calls.of(made, "batch_begins", "batch_ended", "loop_began", "loss_computed", "layer_called")
+        clocks.calls.of(made, "_before", "_after")
         return made
 
     def listening(kind: str) -> Callable[[], object]:
@@ -364,7 +273,8 @@ def _keras(options: argparse.Namespace) -> None:
     labels = numbers.integers(0, 10, len(inputs))
     adapters: dict[str, KerasAdapter] = {}
     watched = [kind for kind in options.kinds if kind in (BARE_IDLE, IDLE, SAVED)]
-    blocks = Blocks(options, {kind: functools.partial(listening, kind) for kind in watched})
+    clocks = _Clocks()
+    blocks = _blocks(options, {kind: functools.partial(listening, kind) for kind in watched}, clocks)
     adapters.update((kind, adapter(kind)) for kind in watched)
     rows = _calibrated(step_seconds, 256, options.milliseconds)
     blocks.planted_seconds = PLANTED_SHARE * step_seconds(rows)
@@ -376,7 +286,7 @@ def _keras(options: argparse.Namespace) -> None:
     gc.freeze()
     while blocks.begin():
         fit(rows, [Steps()], blocks.steps)
-    _answer(blocks)
+    answer(blocks.rounds)
 
 
 def _xgboost(options: argparse.Namespace) -> None:
@@ -399,9 +309,11 @@ def _xgboost(options: argparse.Namespace) -> None:
         BOOSTED: CaptureRequest(tuple(CollectionRequest(name, Schedule(1)) for name in names)),
     }
     calls: dict[str, Any] = {}
-    blocks = Blocks(options, {kind: listening(kind, requests[kind]) for kind in requests if kind in options.kinds})
+    clocks = _Clocks()
+    switches = {kind: listening(kind, requests[kind]) for kind in requests if kind in options.kinds}
+    blocks = _blocks(options, switches, clocks)
     for adapter in calls.values():
-        blocks.calls.of(adapter, "round_ended")
+        clocks.calls.of(adapter, "round_ended")
     _boost(blocks, [], options.milliseconds)
 
 
@@ -419,8 +331,9 @@ def _smdebug(options: argparse.Namespace) -> None:
         watched.add(ORIGINALS)
         return watched.clear
 
-    blocks = Blocks(options, {ORIGINALS: listen})
-    blocks.calls.of(hook, "after_iteration")
+    clocks = _Clocks()
+    blocks = _blocks(options, {ORIGINALS: listen}, clocks)
+    clocks.calls.of(hook, "after_iteration")
     _boost(blocks, [hook], options.milliseconds)
 
 
@@ -436,7 +349,7 @@ def _boost(blocks: Blocks, hooks: list[Any], milliseconds: float) -> None:
 
         def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
             if self.is_between and not blocks.begin():
-                _answer(blocks)
+                answer(blocks.rounds)
             self.is_between = False
             return False
 

@@ -1,6 +1,6 @@
 """Reading and judging against smdebug 1.0.34, side by side: opening, live queries, values, rules, requests to S3.
 
-    .venv/bin/python benchmarks/reading.py [--rounds 5] [--quick] [--against OTHER]
+    .venv/bin/python -m benchmarks.reading [--rounds 5] [--quick] [--against OTHER]
 
 The original, the drop-in package (the same script) and our own interface read the same runs, under one interpreter:
 Python 3.10 where the machine has one, since protobuf 3.20.3, which the original needs, has a compiled build for it; the
@@ -12,26 +12,24 @@ most; `ratio` is smdebug's over ours. Requests are counted in the log of a serve
 
 import argparse
 import json
-import logging
 import os
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.engine.s3 import BUCKET, CountedS3
 from trackside.capture.steps.step_tensors import StepTensors
 from trackside.capture.writing.run_files import RunFiles
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.run_layout import event_key, index_key
 from trackside.environment import inherited
 from trackside.storage.local import LocalStore
-from trackside.storage.s3 import S3Store
+from trackside.storage.open_store import open_store
 
 ROOT = Path(__file__).parents[1]
 CELL = Path(__file__).with_name("reading_cell.py")
@@ -181,12 +179,10 @@ class Bench:
         return copy, {**order, "run": str(copy), "stash": str(stash), "coming": coming}
 
     def s3_lines(self, steps):
-        with CountingServer() as server:
-            client = s3_client(server.url)
-            client.create_bucket(Bucket="runs")
-            write_run(S3Store("runs", "live", client=client), "scalars", range(steps), 20, ended=False)
+        with CountedS3() as server:
+            write_run(open_store(f"s3://{BUCKET}/live"), "scalars", range(steps), 20, ended=False)
             server.take()
-            write_run(S3Store("runs", "more", client=client), "scalars", range(160), 20, ended=True)
+            write_run(open_store(f"s3://{BUCKET}/more"), "scalars", range(160), 20, ended=True)
             counted = {kind: count / 160 for kind, count in server.take().items()}
             yield f"requests to S3, {steps:,} steps, live" + f"{'smdebug':>34}{'drop-in':>26}{'trackside':>26}"
             found = {package: self.s3_stages(package, server) for package in PACKAGES}
@@ -198,8 +194,8 @@ class Bench:
 
     def s3_stages(self, package, server):
         child = subprocess.Popen(
-            [self.python, "-W", "ignore", CELL, package, "s3", json.dumps({"run": "s3://runs/live"})],
-            env={**environment(package), **aws_environment(), "AWS_ENDPOINT_URL": server.url},
+            [self.python, "-W", "ignore", CELL, package, "s3", json.dumps({"run": f"s3://{BUCKET}/live"})],
+            env={**environment(package), **server.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -215,42 +211,6 @@ class Bench:
                 child.stdin.flush()
         child.wait()
         return stages
-
-
-class CountingServer(logging.Handler):
-    """moto's S3, whose log of requests is counted by kind."""
-
-    def __init__(self):
-        super().__init__()
-        from moto.server import ThreadedMotoServer
-
-        self.counts, self.guard = Counter(), threading.Lock()
-        self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=True)
-        logger = logging.getLogger("werkzeug")
-        logger.handlers[:] = [self]
-        logger.propagate = False
-        logger.setLevel(logging.INFO)
-
-    def __enter__(self):
-        self.server.start()
-        self.url = f"http://127.0.0.1:{self.server.get_host_and_port()[1]}"
-        return self
-
-    def __exit__(self, *_):
-        self.server.stop()
-
-    def emit(self, record):
-        line = record.getMessage()
-        if '"' not in line:
-            return
-        method, _, rest = line.split('"')[1].partition(" ")
-        with self.guard:
-            self.counts["LIST" if method == "GET" and "list-type" in rest else method.strip("\x1b[0123456789m")] += 1
-
-    def take(self):
-        with self.guard:
-            taken, self.counts = dict(self.counts), Counter()
-        return taken
 
 
 def requests(counted):
@@ -293,18 +253,6 @@ def environment(package, top=ROOT):
     }
     keep = {name: value for name, value in inherited().items() if name not in {"PYTHONPATH", "TRACKSIDE_RUN"}}
     return {**keep, "PYTHONPATH": ours[package], "SMDEBUG_LOG_LEVEL": "error"}
-
-
-def aws_environment():
-    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    return {**dict.fromkeys(keys, "benchmark"), "AWS_DEFAULT_REGION": "us-east-1", "AWS_REGION": "us-east-1"}
-
-
-def s3_client(url):
-    import boto3
-
-    keys = {"aws_access_key_id": "benchmark", "aws_secret_access_key": "benchmark", "region_name": "us-east-1"}
-    return boto3.client("s3", endpoint_url=url, **keys)
 
 
 def peer_python():

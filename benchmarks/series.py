@@ -25,14 +25,14 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.dashboard import STARTED, write_long
+from benchmarks.dashboard import STARTED, write_long, write_run
 from benchmarks.engine.options import parser
 from benchmarks.engine.pages import put
 from benchmarks.times import machine
 from trackside.contracts.run_layout import SYSTEM_PREFIX, RunLocation
 from trackside.speed.performance.profile import Profile, open_profile
 from trackside.storage.local import LocalStore
-from trackside.testing.fake_trial import end_run, write_collections
+from trackside.testing.fake_trial import write_collections
 from trackside.trial.tensors.buckets import bucketed, edges_of
 from trackside.trial.trial import Trial, open_trial
 from trackside.views.report.charts.line_chart import MOST_BUCKETS
@@ -51,7 +51,8 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = options.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
         uri = str(Path(folder, "run"))
-        _write(RunLocation(uri))
+        write_run(Path(uri), lambda store: write_long(store, steps=POINTS, layers=SERIES))
+        _write_samples(RunLocation(uri), is_ours=True)
         theirs = str(Path(folder, "theirs"))
         _write_samples(RunLocation(theirs), is_ours=False)
         trials = [open_trial(uri) for _ in range(arguments.rounds)]
@@ -103,13 +104,6 @@ def _samples(profile: Profile) -> None:
     edges = edges_of(0, int(POINTS * SAMPLE_SECONDS * 1e3), MOST_BUCKETS)
     for metric in metrics:
         bucketed(((metric.times - metric.times[0]) * 1e3).astype(np.int64), metric.values, edges)
-
-
-def _write(run: RunLocation) -> None:
-    write_collections(LocalStore(run.tensors))
-    write_long(LocalStore(run.statistics), steps=POINTS, layers=SERIES)
-    end_run(LocalStore(run.tensors))
-    _write_samples(run, is_ours=True)
 
 
 def _write_samples(run: RunLocation, *, is_ours: bool) -> None:

@@ -1,6 +1,6 @@
 """What starting costs, in processor time: the start-up file, a client of AWS, an evaluator, capture.
 
-    .venv/bin/python benchmarks/startup_cost.py [--pairs 15] [startup-file] [client] [evaluator] [capture] [launcher]
+    .venv/bin/python -m benchmarks.startup_cost [--pairs 15] [startup-file] [client] [evaluator] [capture] [launcher]
 
 Each table has a first row to compare with. All rows are measured once in every round, in random order; a row shows the
 median of its rounds, and of the differences to the first row the median and their 95 % interval by ranks. It is the
@@ -17,8 +17,6 @@ process. Byte code is written before, in a round that does not count.
 """
 
 import argparse
-import contextlib
-import logging
 import os
 import random
 import resource
@@ -28,6 +26,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from benchmarks.engine.s3 import BUCKET, CountedS3
 
 ROOT = Path(__file__).parents[1]
 START_UP_FILE = ROOT / "training_lib" / "trackside.pth"
@@ -201,39 +201,14 @@ def launcher_cells(top):
     }
 
 
-@contextlib.contextmanager
-def bucket_of_moto():
-    """The address of a bucket, and what a child needs to find it."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    environment = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_REGION": "us-east-1",
-        "NO_PROXY": "127.0.0.1",
-    }
-    os.environ |= environment  # noqa: TID251 - for the stores that this process opens itself
-    boto3.client("s3").create_bucket(Bucket="runs")
-    try:
-        yield "s3://runs", environment
-    finally:
-        server.stop()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=15, help="rounds")
     parser.add_argument("tables", nargs="*", help="which tables (default: all)")
     given = parser.parse_args()
     sys.path.insert(0, str(SOURCES))
-    with tempfile.TemporaryDirectory() as name, bucket_of_moto() as (bucket, aws):
-        top = Path(name)
+    with tempfile.TemporaryDirectory() as name, CountedS3() as s3:
+        top, bucket = Path(name), f"s3://{BUCKET}"
         # Of the shell's variables as few as possible: whoever measures may have set what changes a start.
         base = {
             "PATH": os.defpath,
@@ -241,7 +216,7 @@ def main():
             "PYTHONPATH": str(SOURCES),
             "PYTHONPYCACHEPREFIX": str(top / "byte-code"),
             "OMP_NUM_THREADS": "1",
-            **aws,
+            **s3.environment,
         }
         tables = {
             "startup-file": lambda: startup_file_cells(top),

@@ -27,13 +27,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.engine.pages import put
+from benchmarks.engine.s3 import BUCKET, CountedS3, Peeked
 from benchmarks.engine.usual import rules_of, usual_capture
 from benchmarks.processes import processor_seconds
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
@@ -47,7 +47,6 @@ from trackside.storage.open_store import open_store
 
 PAGE = Path(__file__).parents[1] / "docs" / "latency.md"
 WORKER = "worker_0"
-BUCKET = "runs"
 LOOK_SECONDS = 0.01
 MOST_SECONDS = 180.0
 WARM_STEPS = 100
@@ -109,72 +108,6 @@ class Trial:
     @property
     def seconds(self) -> float:
         return self.stored.seconds + self.seen.seconds + self.verdict.seconds
-
-
-class CountedS3:
-    """A moto server in this process that notes each request."""
-
-    def __enter__(self) -> CountedS3:
-        import logging
-        import threading
-
-        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-        from werkzeug.serving import make_server
-
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        application = DomainDispatcherApplication(create_backend_app)
-        self.requests: list[tuple[float, str]] = []
-
-        def counted(environ: dict[str, Any], start_response: Any) -> Any:
-            self.requests.append((time.time(), _kind(environ)))
-            return application(environ, start_response)
-
-        self._server = make_server("127.0.0.1", 0, counted, threaded=True, request_handler=MotoRequestHandler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-        self.environment = {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._server.server_port}",
-            "AWS_ACCESS_KEY_ID": "x",
-            "AWS_SECRET_ACCESS_KEY": "x",
-            "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
-        os.environ.update(self.environment)  # noqa: TID251 - for the bucket and the rules
-        import boto3
-
-        boto3.client("s3").create_bucket(Bucket=BUCKET)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-
-    def between(self, start: float, end: float) -> dict[str, int]:
-        return dict(Counter(kind for at, kind in self.requests if start <= at <= end))
-
-
-class Peeked:
-    """What lies below a prefix of the bucket, looked at without a request: to poll by HTTP would cost a whole core."""
-
-    def __init__(self, uri: str) -> None:
-        self._prefix = f"{uri.removeprefix(f's3://{BUCKET}/')}/"
-
-    def get(self, key: str) -> bytes:
-        from moto.core.models import DEFAULT_ACCOUNT_ID
-        from moto.s3.models import s3_backends
-
-        found = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[BUCKET].keys.get(self._prefix + key)
-        if found is None:
-            raise KeyNotFoundError(key)
-        return bytes(found.value)
-
-
-def _kind(environ: dict[str, Any]) -> str:
-    method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
-    if method == "GET" and "list-type" in query:
-        return "LIST"
-    place = environ["PATH_INFO"].split("/")[3:] or [""]  # behind the bucket and the run
-    folder = "/".join(place[: 2 if place[0] == "debug-output" else 1])
-    return f"{method} {folder}{' if changed' if 'HTTP_IF_NONE_MATCH' in environ else ''}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,20 +2,16 @@
 
     build/wild/environments/language/bin/python -m benchmarks.language.cost sft grpo --write docs/fine-tuning.md
 
-As `benchmarks.framework_cost`: each kind of block comes once in a round, in an order drawn by chance. A figure is the
-processor time of all threads in a block, over that of the two blocks without watching of the same round: the mean of
-the middle 80 % of the rounds, with an interval that holds 95 % of 2,000 draws of rounds (bootstrap). The model is a
-decoder of random weights on one thread; the trainer logs each step, and the run begins before the first block.
+`benchmarks.engine.blocks` says how; times are those of the processor, of all threads. The model is a decoder of random
+weights on one thread; the trainer logs each step, and the run begins before the first block.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,21 +19,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engine.pages import put
-from benchmarks.framework_cost import AGAIN, OFF, PLANTED, PLANTED_SHARE, Blocks, shown
+from benchmarks.engine.blocks import AGAIN, ALWAYS, OFF, PLANTED, PLANTED_SHARE, Blocks, answer, answer_of, shown
+from benchmarks.engine.options import parser
+from benchmarks.engine.pages import put, table
 
 ON = "as `trackside run` watches"
-KINDS = (OFF, AGAIN, PLANTED, ON)
 GOALS = {"sft": 2.0, "grpo": 1.0}
 STEPS = {"sft": 12, "grpo": 6}  # of a block
 FIRST_STEPS = {"sft": 120, "grpo": 110}  # until the intervals are settled, and the training rests
-_ALL = 2  # the clock of all threads, of those of a block
 _WARM_UP = 4
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure each trainer, and print or write the table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     options.add_argument("trainers", nargs="+", choices=list(GOALS))
     options.add_argument("--rounds", type=int, default=12)
     options.add_argument("--write", type=Path, metavar="PAGE")
@@ -46,35 +41,21 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.training:
         _train(given.trainers[0], given.rounds)
         return 0
-    lines = ["| trainer | more processor | off again | 1 % planted | step, ms | goal |", "|---|---|---|---|---|---|"]
-    loads = [os.getloadavg()[0]]
+    rows, loads = [], [os.getloadavg()[0]]
     for trainer in given.trainers:
-        rounds = _measured(trainer, given.rounds)
-        step = 1000 * statistics.median(each[OFF][_ALL] for each in rounds) / STEPS[trainer]
-        cells = [shown(_shares(rounds, kind)) for kind in (ON, AGAIN, PLANTED)]
-        lines.append(f"| {trainer.upper()} | {' | '.join(cells)} | {step:.0f} | below {GOALS[trainer]:g} % |")
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.language.cost", trainer]
+        rounds = answer_of([*command, "--rounds", str(given.rounds), "--training"])
+        step = 1000 * statistics.median(each[OFF][0] for each in rounds) / STEPS[trainer]
+        cells = (shown(rounds, kind) for kind in (ON, AGAIN, PLANTED))
+        rows.append((trainer.upper(), *cells, f"{step:.0f}", f"below {GOALS[trainer]:g} %"))
         loads.append(os.getloadavg()[0])
     head = (
         f"{time.strftime('%d %B %Y', time.gmtime())}: {given.rounds} rounds; load {min(loads):.1f} to {max(loads):.1f} "
         f"on {os.cpu_count()} cores."
     )
-    put("\n".join([head, "", *lines]), given.write, begin="<!-- cost of a step -->", end="<!-- end of cost -->")
+    heads = "trainer | more processor | off again | 1 % planted | step, ms | goal"
+    put([head, "", *table(heads, rows)], given.write, begin="<!-- cost of a step -->", end="<!-- end of cost -->")
     return 0
-
-
-def _shares(rounds: list[dict[str, list[float]]], kind: str) -> list[float]:
-    found = []
-    for each in rounds:
-        usual = each[OFF][_ALL] if kind == AGAIN else (each[OFF][_ALL] + each[AGAIN][_ALL]) / 2
-        found.append(100 * (each[kind][_ALL] / usual - 1))
-    return found
-
-
-def _measured(trainer: str, rounds: int) -> list[dict[str, list[float]]]:
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.language.cost", trainer, "--rounds", str(rounds)]
-    ended = subprocess.run([*command, "--training"], check=True, stdout=subprocess.PIPE, text=True)
-    found: list[dict[str, list[float]]] = json.loads(ended.stdout.splitlines()[-1])
-    return found
 
 
 def _train(name: str, rounds: int) -> None:
@@ -90,14 +71,14 @@ def _train(name: str, rounds: int) -> None:
     folder = tempfile.mkdtemp(prefix="cost-")
     os.chdir(folder)
     capture = PyTorchAdapter(CaptureEnvironment(f"{folder}/run", usual_capture().to_json(), 0, 1))
-    given = argparse.Namespace(kinds=list(KINDS), rounds=rounds, steps=STEPS[name])
     capture.install()
 
     def join() -> Callable[[], object]:
         capture.install()
         return capture.leave
 
-    blocks = Blocks(given, {ON: join})
+    kinds = [*ALWAYS, ON]
+    blocks = Blocks(kinds, {ON: join}, rounds=rounds, steps=STEPS[name], now=lambda: [time.process_time()])
 
     class Turns(TrainerCallback):  # type: ignore[misc]
         """The callback that ends a block, and begins the next one."""
@@ -118,9 +99,7 @@ def _train(name: str, rounds: int) -> None:
                 gc.freeze()
                 blocks.begin()
             elif self.steps > 2 * first and blocks.step_ended() and not blocks.begin():
-                sys.stdout.write("\n" + json.dumps(blocks.rounds) + "\n")
-                sys.stdout.flush()
-                os._exit(0)
+                answer(blocks.rounds)
 
     _trainer(name, Turns()).train()
 

@@ -2,9 +2,8 @@
 
     python -m benchmarks.rescue.cost --rounds 20 --write docs/rescue.md
 
-The training is captured in all blocks; only the rescue comes and goes, and keeps what it knows. A figure is the
-processor time of the blocks with it over that of those without, less one: the mean over rounds with an interval of two
-standard errors; `again` compares blocks without it with one another, and shows what the machine cannot tell apart.
+The training is captured in all blocks; only the rescue comes and goes, and keeps what it knows. Times are those of the
+processor, of all threads; `benchmarks.engine.blocks` says how.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from benchmarks.engine.blocks import AGAIN, OFF, Round, shown, turns, without
 from benchmarks.engine.options import parser
 from benchmarks.engine.pages import put, table
 from benchmarks.engine.usual import usual_capture
@@ -30,6 +30,7 @@ from trackside.rescue.rescue import Rescue, install_around
 from trackside.rescue.snapshot import Snapshot
 
 FIRST_STEPS, BLOCK_SECONDS = 800, 1.0
+ON = "on"
 BEGIN, END = "<!-- cost -->", "<!-- end of cost -->"
 
 
@@ -57,31 +58,21 @@ def _seconds(step: Callable[[], None], steps: int) -> float:
     return (time.process_time() - began) / steps
 
 
-def _measured(step: Callable[[], None], rescue: Rescue, rounds: int) -> tuple[list[float], list[float], float]:
-    """Return shares of time with the rescue, without it again, and the seconds of a step."""
+def _measured(step: Callable[[], None], rescue: Rescue, rounds: int) -> list[Round]:
+    """Return the seconds of a step of each block."""
     for _ in range(FIRST_STEPS):
         step()
     steps = max(20, int(BLOCK_SECONDS / _seconds(step, 100)))
-    with_it, again, usual = [], [], []
-    for number in range(rounds):
-        blocks = {}
-        for kind in ("first", "on", "second") if number % 2 else ("second", "on", "first"):
-            if kind == "on":
-                rescue.watch_losses()
-                rescue.install()
-            else:
-                rescue.pause()
-            blocks[kind] = _seconds(step, steps)
-        off = (blocks["first"] + blocks["second"]) / 2
-        with_it.append(100 * (blocks["on"] / off - 1))
-        again.append(100 * (blocks["first"] / blocks["second"] - 1))
-        usual.append(off)
-    return with_it, again, statistics.median(usual)
 
+    def block(kind: str) -> list[float]:
+        if kind == ON:
+            rescue.watch_losses()
+            rescue.install()
+        else:
+            rescue.pause()
+        return [_seconds(step, steps)]
 
-def _shown(shares: list[float]) -> str:
-    error = 2 * statistics.stdev(shares) / len(shares) ** 0.5
-    return f"{statistics.mean(shares):+.1f} % ± {error:.1f}"
+    return turns([OFF, AGAIN, ON], rounds, block)
 
 
 def rows(rounds: int) -> Iterator[tuple[str, ...]]:
@@ -90,13 +81,13 @@ def rows(rounds: int) -> Iterator[tuple[str, ...]]:
         with tempfile.TemporaryDirectory() as folder:
             capture = PyTorchAdapter(CaptureEnvironment(folder, usual_capture().to_json(), 0, 1))
             rescue = install_around(capture, RescueEnvironment(is_on=True))
-            with_it, again, seconds = _measured(training(width, count), rescue, rounds)
+            found = _measured(training(width, count), rescue, rounds)
             copies = [each.size_bytes for each in gc.get_objects() if type(each) is Snapshot and each.size_bytes]
             yield (
                 f"width {width}, {count} rows",
-                f"{1000 * seconds:.1f} ms",
-                _shown(with_it),
-                _shown(again),
+                f"{1000 * statistics.median(map(without, found)):.1f} ms",
+                shown(found, ON),
+                shown(found, AGAIN),
                 f"{len(copies)} of {max(copies, default=0) / 2**20:.1f} MiB",
             )
             rescue.remove()

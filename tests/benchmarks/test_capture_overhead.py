@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-from benchmarks import capture_overhead_gpu
 from tests.patience import HANGS_SECONDS
 
 REPOSITORY = Path(__file__).parents[2]
@@ -36,27 +35,11 @@ def test_participants_take_turns() -> None:
     assert all(ratio(row[2]) > 0.01 for row in rows)
 
 
-def gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
-    """Return what the benchmark printed, in this process, which has imported what it needs."""
-    monkeypatch.setattr(sys, "argv", ["capture_overhead_gpu", *arguments])
-    capture_overhead_gpu.main()
-    return capsys.readouterr().out
-
-
-def test_the_gpu_benchmark_on_the_cpu_eager_and_compiled(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order = ("--device", "cpu", "--tiny", "--workloads", "mlp", "--only", "loss@1", "--blocks", "1", "--steps", "4")
-    rows = table(gpu(capsys, monkeypatch, *order, "--backend", "aot_eager"))
-    assert [row[1:3] for row in rows if "bare" not in row[2]] == [
-        ["eager", "a/a"], ["eager", "loss@1"], ["compiled", "a/a"], ["compiled", "loss@1"],
-    ]  # fmt: skip
-    captured = rows[-2]
-    assert captured[5:7] == ["0", "0"]  # graph breaks and graphs made anew, beyond those of bare
-    assert "1 graphs" in rows[-1][2]
-    assert all(ratio(row[3]) > 0.01 for row in rows if "bare" not in row[2])
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gpu(capsys, monkeypatch, "--workloads", "mlp") == "not run: there is no CUDA GPU\n"
+def test_blocks_take_turns_and_a_planted_cost_has_a_row() -> None:
+    order = ("tiny", "--kinds", "idle", "--rounds", "2", "--steps", "20")
+    command = [sys.executable, "-m", "benchmarks.blocks", *order]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    (row,) = table(done.stdout)
+    assert row[0] == "idle"
+    assert all(re.fullmatch(r"[+-][\d.]+ % \([+-][\d.]+ to [+-][\d.]+\)", row[place]) for place in (2, 4, 5)), row
