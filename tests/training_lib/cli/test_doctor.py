@@ -19,8 +19,11 @@ import trackside
 from trackside.cli import main
 from trackside.contracts.run_layout import event_key
 from trackside.environment import inherited
+from trackside.local.installation import Check, State, check_variables
+from trackside.local.run_check import check_run
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
+from trackside.trial.trial import open_trial
 
 ROOT = Path(__file__).parents[3]
 PROJECTS = (ROOT, ROOT / "training_lib" / "compat")
@@ -50,7 +53,6 @@ def test_a_sound_installation_is_well() -> None:
 
 def test_json_says_the_same() -> None:
     result = doctor("--json")
-    assert result.stdout == doctor("--format", "json").stdout
     document = json.loads(result.stdout)
     assert (document["schema_version"], document["problems"]) == (1, 0)
     expected = {"python", "trackside", "trackside-smdebug", "smdebug", "import smdebug", "numpy", "google-crc32c"}
@@ -74,15 +76,17 @@ def test_json_says_the_same() -> None:
     ],
 )
 def test_variables_are_read_as_they_will_be(name: str, value: str, state: str) -> None:
-    result = doctor("--json", **{name: value})
-    assert checks(result)[name]["state"] == state
-    assert result.exit_code == (1 if state == "problem" else 0)
-    assert bool(checks(result)[name]["fix"]) == (state != "ok")
+    (check,) = check_variables({name: value})
+    assert (check.name, check.state.value) == (name, state)
+    assert bool(check.fix) == (state != "ok")
 
 
-def test_with_a_run_in_the_environment_it_says_that_scripts_are_captured() -> None:
-    found = checks(doctor("--json", TRACKSIDE_RUN="/tmp/here"))["start-up file"]["found"]
-    assert found == "active: this environment captures into /tmp/here"
+def test_a_variable_that_is_wrong_is_a_problem_of_the_installation() -> None:
+    result = doctor("--json", TRACKSIDE_RUN="/tmp/here", TRACKSIDE_POLL_SECONDS="soon")
+    found = checks(result)
+    assert (result.exit_code, json.loads(result.stdout)["problems"]) == (1, 1)
+    assert (found["TRACKSIDE_RUN"]["state"], found["TRACKSIDE_POLL_SECONDS"]["state"]) == ("ok", "problem")
+    assert found["start-up file"]["found"] == "active: this environment captures into /tmp/here"
 
 
 @pytest.mark.parametrize(
@@ -117,40 +121,44 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "run"
 
 
+def checked(run: str, *, all_files: bool = False) -> dict[str, Check]:
+    """The checks of a run alone, without those of the installation."""
+    found = check_run(run, open_run=open_trial, read=iter if all_files else None)
+    return {check.name: check for check in found}
+
+
 def test_a_live_run_is_readable_and_has_no_end(run: str) -> None:
-    result = doctor(run, "--json")
-    found = checks(result)
-    assert result.exit_code == 0
-    assert "4 steps, 0 to 3, of 1 worker" in found["run"]["found"]
-    assert (found["end"]["state"], found["end"]["found"][:13]) == ("note", "no end marker")
-    assert found["packed index"]["found"].startswith("none")
-    assert found["damaged files"]["found"].startswith("none among the files that opening it reads")
+    found = checked(run)
+    assert {check.state for check in found.values()} == {State.OK, State.NOTE}
+    assert "4 steps, 0 to 3, of 1 worker" in found["run"].found
+    assert (found["end"].state, found["end"].found[:13]) == (State.NOTE, "no end marker")
+    assert found["packed index"].found.startswith("none")
+    assert found["damaged files"].found.startswith("none among the files that opening it reads")
 
 
 def test_an_ended_run_says_so(run: str) -> None:
     end_run(LocalStore("run/debug-output"))
-    assert checks(doctor(run, "--json"))["end"]["state"] == "ok"
+    assert checked(run)["end"].state is State.OK
 
 
 def test_damaged_files_are_counted_and_named_once_all_are_read(run: str) -> None:
     file = Path("run/debug-output") / event_key(2, "worker_0")
     file.write_bytes(file.read_bytes()[:-7])
-    assert doctor(run).exit_code == 0, "opening it reads no event file"
-    result = doctor(run, "--json", "--all-files")
+    assert checked(run)["damaged files"].state is State.OK, "opening it reads no event file"
+    whole = f"1 among all its files, 4 event files included: {event_key(2, 'worker_0')}, byte"
+    assert checked(run, all_files=True)["damaged files"].found.startswith(whole)
+    result = doctor(run, "--all-files")
     assert result.exit_code == 1
-    found = checks(result)["damaged files"]
-    assert found["state"] == "problem"
-    assert found["found"].startswith(f"1 among all its files, 4 event files included: {event_key(2, 'worker_0')}, byte")
-    assert "1 problem." in doctor(run, "--all-files").stdout
+    assert "1 problem." in result.stdout
 
 
 def test_a_packed_index_is_counted(run: str) -> None:
     LocalStore("run/debug-output").put("packed-index/worker_0/1700000000000-000000000000.tpi", b"")
-    assert "1 file(s) of 1 worker(s)" in checks(doctor(run, "--json"))["packed index"]["found"]
+    assert "1 file(s) of 1 worker(s)" in checked(run)["packed index"].found
 
 
 def test_no_run_is_a_problem_and_the_rest_is_still_checked(run: str) -> None:
-    result = doctor("nowhere", "--json")
+    result = doctor("nowhere", "--format", "json")
     assert result.exit_code == 1
     assert checks(result)["run"]["state"] == "problem"
     assert checks(result)["numpy"]["state"] == "ok"
