@@ -41,6 +41,7 @@ IMPORTS = {
         ),
     ),
     "lightgbm": (("lightgbm",), ("pandas", "scipy.sparse", "sklearn.base", "trackside.adapters.lightgbm.adapter")),
+    "xgboost": (("xgboost",), ("pandas", "scipy.sparse", "sklearn.base", "trackside.adapters.xgboost.adapter")),
     # Its modules import one another, so that none can be withheld: its adapters attach themselves as the child begins.
     "sklearn": (
         (),

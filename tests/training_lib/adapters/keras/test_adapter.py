@@ -168,27 +168,36 @@ def test_leaves_keras_as_it_was(tmp_path: Path) -> None:
     )
 
 
-SCRIPT = """
-from tests.training_lib.adapters.keras.test_adapter import fit, network
-fit(network())
+SCRIPT = """import keras
+from tests.training_lib.adapters.keras.test_adapter import examples
+
+model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, name="scores")])
+optimizer = keras.optimizers.SGD(0.1)
+model.compile(
+    optimizer=optimizer, loss="sparse_categorical_crossentropy")
+model.fit(*examples(), batch_size=16, epochs=2, verbose=0)
 """
 
 
 def test_needs_no_change_of_the_script(tmp_path: Path) -> None:
+    script, run = tmp_path / "train.py", tmp_path / "run"
+    script.write_text(SCRIPT)
     request = CaptureRequest((CollectionRequest("gradients", Schedule(2)),))
-    subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        cwd=Path(__file__).parents[4],
-        env={**inherited(), "TRACKSIDE_RUN": str(tmp_path / "run"), "TRACKSIDE_CAPTURE_REQUEST": request.to_json()},
-        check=True,
-        timeout=300,
-    )
-    trial = trackside.open_trial(str(tmp_path / "run"))
+    variables = {"TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": request.to_json()}
+    environment = {**inherited(), **variables, "PYTHONPATH": str(Path(__file__).parents[4])}
+    subprocess.run([sys.executable, "-W", "ignore", str(script)], env=environment, check=True, timeout=300)
+    trial = trackside.open_trial(str(run))
     assert trial.steps("TRAIN")[-1] >= 6
-    assert "gradient/hidden/weights/hidden/kernel:0" in trial.tensor_names(collection="gradients")
+    assert "gradient/scores/weights/scores/kernel:0" in trial.tensor_names(collection="gradients")
     (losses,) = trial.columns("loss_output_0", "mean", last_step=10**9, mode="TRAIN")
     assert len(losses.values) == 8
     assert trial.has_ended
+    facts = trial.model_facts
+    assert facts is not None
+    assert facts.modules[-1].line == "train.py:4"
+    assert facts.optimizers[0].line == "train.py:5"
+    assert facts.losses[0].line == "train.py:6"
+    assert facts.program.script == str(script)
 
 
 BUILT_AFTERWARDS = """

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from trackside.contracts.capture_request import CaptureRequest, CollectionReques
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.observations import CLIPPINGS, PROBABILITY
 from trackside.contracts.rule_request import RuleConfiguration
-from trackside.environment import inherited
 from trackside.evaluation.backtest import backtest
 
 BACKEND = keras.backend.backend()
@@ -287,27 +284,3 @@ def test_the_loss_of_a_step_of_the_scripts_own(units: int, loss: Any, is_faulty:
     trial = trackside.open_trial(str(tmp_path))
     column = trial.tensor("loss_output_0").statistic("mean")
     assert list(column.values) == pytest.approx(seen)
-
-
-SCRIPT = """import keras
-from tests.training_lib.adapters.keras.test_adapter import examples
-
-model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, name="scores")])
-optimizer = keras.optimizers.SGD(0.1)
-model.compile(
-    optimizer=optimizer, loss="sparse_categorical_crossentropy")
-model.fit(*examples(), batch_size=16, verbose=0)
-"""
-
-
-def test_lines_of_the_script_are_known_without_a_change_of_it(tmp_path: Path) -> None:
-    script, repository = tmp_path / "train.py", Path(__file__).parents[4]
-    script.write_text(SCRIPT)
-    environment = {**inherited(), "TRACKSIDE_RUN": str(tmp_path / "run"), "PYTHONPATH": str(repository)}
-    subprocess.run([sys.executable, "-W", "ignore", str(script)], env=environment, check=True, timeout=300)
-    facts = trackside.open_trial(str(tmp_path / "run")).model_facts
-    assert facts is not None
-    assert facts.modules[-1].line == "train.py:4"
-    assert facts.optimizers[0].line == "train.py:5"
-    assert facts.losses[0].line == "train.py:6"
-    assert facts.program.script == str(script)

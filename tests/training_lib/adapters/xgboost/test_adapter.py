@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import trackside
+from tests.patience import HANGS_SECONDS
+from tests.warm_python import WarmPython
 from trackside.adapters.xgboost import model_data, rounds
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.errors import ConfigurationError, TensorNotSavedError
@@ -33,6 +36,7 @@ from trackside.trial.trial import Trial
 Array = NDArray[Any]
 
 ROUNDS = 12
+METRICS = CaptureRequest((CollectionRequest("metrics", Schedule(1)),))
 EVERYTHING = dict.fromkeys(
     ("metrics", "losses", "hyperparameters", "feature_importance", "trees", "labels", "predictions"), 1
 )
@@ -360,29 +364,36 @@ from tests.training_lib.adapters.xgboost.test_adapter import _cv, _estimator, bo
 """
 
 
+def environment_of(run: Path, request: CaptureRequest) -> dict[str, str]:
+    variables = {"TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": request.to_json()}
+    return {**inherited(), **variables, "PYTHONPATH": str(Path(__file__).parents[4])}
+
+
+def test_needs_no_change_of_the_script(tmp_path: Path) -> None:
+    environment = environment_of(tmp_path / "run", METRICS)
+    command = [sys.executable, "-c", SCRIPT.format(train="boost('binary')")]
+    subprocess.run(command, env=environment, check=True, timeout=HANGS_SECONDS)
+    trial = opened(tmp_path / "run")
+    assert len(trial.steps()) == ROUNDS
+    assert trial.has_ended
+
+
 @pytest.mark.parametrize(
     ("train", "rounds_seen"),
     [
-        pytest.param("boost('binary')", 12, id="train"),
         pytest.param("_estimator(None)", 12, id="estimator"),
         pytest.param("_cv(None)", 12, id="cv"),
         pytest.param("boost('binary', rounds=5); boost('binary')", 5, id="first-of-two"),
         pytest.param("boost('binary', rounds=0)", 0, id="no-round"),
     ],
 )
-def test_needs_no_change_of_the_script(train: str, rounds_seen: int, tmp_path: Path) -> None:
-    root = Path(__file__).parents[4]
+def test_each_kind_of_training_is_one_run(
+    train: str, rounds_seen: int, warm_xgboost: WarmPython, tmp_path: Path
+) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT.format(train=train))
     run = tmp_path / "run"
-    request = CaptureRequest((CollectionRequest("metrics", Schedule(1)),))
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(train=train)],
-        cwd=root,
-        env={**inherited(), "TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": request.to_json()},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    done = warm_xgboost.run(tmp_path / "script.py", env=environment_of(run, METRICS))
+    assert done.returncode == 0, done.stderr
     assert ("a further training" in done.stderr) == ("; boost" in train)
     if not rounds_seen:
         assert not run.exists()
@@ -392,17 +403,13 @@ def test_needs_no_change_of_the_script(train: str, rounds_seen: int, tmp_path: P
     assert trial.has_ended
 
 
-def test_profiles_the_python_functions_of_the_requested_rounds(tmp_path: Path) -> None:
+def test_profiles_the_python_functions_of_the_requested_rounds(warm_xgboost: WarmPython, tmp_path: Path) -> None:
     profiling = ProfilingRequest(operators=Window(1, 2), python=Window(3, 2))
-    request = CaptureRequest((CollectionRequest("metrics", Schedule(1)),), profiling=profiling)
-    subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(train="boost('binary', rounds=8)")],
-        cwd=Path(__file__).parents[4],
-        env={**inherited(), "TRACKSIDE_RUN": str(tmp_path), "TRACKSIDE_CAPTURE_REQUEST": request.to_json()},
-        check=True,
-        timeout=120,
-    )
-    (functions,) = read_details(open_store(RunLocation(str(tmp_path)).profiles))  # XGBoost has no operators
+    run, script = tmp_path / "run", tmp_path / "script.py"
+    script.write_text(SCRIPT.format(train="boost('binary', rounds=8)"))
+    done = warm_xgboost.run(script, env=environment_of(run, replace(METRICS, profiling=profiling)))
+    assert done.returncode == 0, done.stderr
+    (functions,) = read_details(open_store(RunLocation(str(run)).profiles))  # XGBoost has no operators
     assert (functions.kind, functions.first_step, functions.last_step) == (PYTHON, 3, 4)
     assert any("update" in row.name for row in functions.rows)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import subprocess
-import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from typing import Any
 import pytest
 import xgboost
 
-from tests.patience import HANGS_SECONDS
 from tests.training_lib.frameworks.captured_script import curve, opened
+from tests.warm_python import WarmPython
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule, StatisticsRequest
 from trackside.contracts.rule_request import RuleConfiguration
 from trackside.environment import inherited
@@ -63,49 +62,56 @@ with collective.CommunicatorContext(
 """
 
 
-def trained(run: Path | None, request: CaptureRequest = REQUEST, *, mode: str = "row", crash: str = "") -> list[Any]:
-    """Train in two processes. Return what each printed, by rank; None for one that ended without a word."""
-    tracker = xgboost.RabitTracker(n_workers=2, host_ip="127.0.0.1", sortby="task")
-    tracker.start()
-    arguments = tracker.worker_args()
-    address = [str(arguments["dmlc_tracker_uri"]), str(arguments["dmlc_tracker_port"])]
-    captured = {"TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": request.to_json()} if run else {}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", WORKER, *address, str(number), mode, crash],
-            env={**inherited(), "OMP_NUM_THREADS": "1", **captured},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(2)
-    ]
-    found = []
-    try:
-        for worker in workers:
-            out, logged = worker.communicate(timeout=HANGS_SECONDS)
-            assert crash or worker.returncode == 0, logged
-            ours = [line.split(" is not saved")[0] for line in logged.splitlines() if line.startswith("trackside: ")]
-            assert ours in ([], LEFT_OUT if mode == "column" else []), logged
-            shown = [line for line in out.splitlines() if line.startswith("RESULT ")]  # XGBoost logs to the same stream
-            found.append(json.loads(shown[0].removeprefix("RESULT ")) if shown else None)
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.communicate()
-    return found
+Train = Callable[..., list[Any]]
 
 
-@functools.cache
-def bare(mode: str) -> list[Any]:
-    """Return the training that is not captured."""
-    return trained(None, mode=mode)
+@pytest.fixture(scope="module")
+def trained(warm_xgboost: WarmPython, tmp_path_factory: pytest.TempPathFactory) -> Train:
+    """Trains in two processes. Returns what each printed, by rank; None for one that ended without a word."""
+    script = tmp_path_factory.mktemp("workers") / "worker.py"
+    script.write_text(WORKER)
+
+    def train(run: Path | None, request: CaptureRequest = REQUEST, *, mode: str = "row", crash: str = "") -> list[Any]:
+        tracker = xgboost.RabitTracker(n_workers=2, host_ip="127.0.0.1", sortby="task")
+        tracker.start()
+        arguments = tracker.worker_args()
+        address = [str(arguments["dmlc_tracker_uri"]), str(arguments["dmlc_tracker_port"])]
+        captured = {"TRACKSIDE_RUN": str(run), "TRACKSIDE_CAPTURE_REQUEST": request.to_json()} if run else {}
+        environment = {**inherited(), "OMP_NUM_THREADS": "1", **captured}
+        found = []
+        with ExitStack() as stack:
+            workers = [
+                stack.enter_context(
+                    warm_xgboost.start_captured(script, *address, str(number), mode, crash, env=environment)
+                )
+                for number in range(2)
+            ]
+            for worker in workers:
+                done = worker.finish()
+                assert crash or done.returncode == 0, done.stderr
+                ours = [line.split(" is not saved")[0] for line in done.stderr.splitlines()]
+                ours = [line for line in ours if line.startswith("trackside: ")]
+                assert ours in ([], LEFT_OUT if mode == "column" else []), done.stderr
+                # XGBoost logs to the same stream.
+                shown = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+                found.append(json.loads(shown[0].removeprefix("RESULT ")) if shown else None)
+        return found
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def bare(trained: Train) -> dict[str, list[Any]]:
+    """The trainings that are not captured, by mode."""
+    return {mode: trained(None, mode=mode) for mode in ("row", "column")}
 
 
 @pytest.mark.parametrize("mode", ["row", "column"])
-def test_each_worker_is_recorded_and_the_model_is_the_same(mode: str, tmp_path: Path) -> None:
+def test_each_worker_is_recorded_and_the_model_is_the_same(
+    mode: str, trained: Train, bare: dict[str, list[Any]], tmp_path: Path
+) -> None:
     captured = trained(tmp_path / "run", mode=mode)
-    assert captured == bare(mode)
+    assert captured == bare[mode]
     trial = opened(tmp_path / "run")
     assert [rank for rank, *_ in captured] == [0, 1]
     assert set(trial.workers) == {"worker_0", "worker_1"}
@@ -123,9 +129,11 @@ def test_each_worker_is_recorded_and_the_model_is_the_same(mode: str, tmp_path: 
 
 
 @pytest.mark.parametrize("mode", ["row", "column"])
-def test_one_worker_that_saves_makes_the_other_wait_for_nothing(mode: str, tmp_path: Path) -> None:
+def test_one_worker_that_saves_makes_the_other_wait_for_nothing(
+    mode: str, trained: Train, bare: dict[str, list[Any]], tmp_path: Path
+) -> None:
     captured = trained(tmp_path / "run", replace(REQUEST, include_workers="one"), mode=mode)
-    assert captured == bare(mode)
+    assert captured == bare[mode]
     trial = opened(tmp_path / "run")
     assert trial.steps() == tuple(range(ROUNDS))
     assert trial.value("train-logloss", step=3, worker="worker_0") == pytest.approx(
@@ -133,7 +141,7 @@ def test_one_worker_that_saves_makes_the_other_wait_for_nothing(mode: str, tmp_p
     )
 
 
-def test_a_worker_that_fails_leaves_its_rounds(tmp_path: Path) -> None:
+def test_a_worker_that_fails_leaves_its_rounds(trained: Train, tmp_path: Path) -> None:
     assert trained(tmp_path / "run", crash="1")[1] is None
     trial = opened(tmp_path / "run")
     steps = [step for step in trial.steps() if step < 4]
