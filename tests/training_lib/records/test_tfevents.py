@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from tests.for_each import for_each
 from trackside.contracts.errors import RecordError
 from trackside.records.protobuf_wire import write_bytes, write_number, write_varint
 from trackside.records.tfevents import FOOTER, decode_record, encode_tensor, masked_crc, read_records
@@ -309,7 +310,7 @@ def read_or_refuse(data: bytes) -> None:
     assert 0 <= told <= len(data)
 
 
-@pytest.mark.parametrize("length", range(0, GOLDEN.stat().st_size, 7))
+@for_each({f"{length} bytes": (length,) for length in range(0, GOLDEN.stat().st_size, 7)})
 def test_a_file_cut_anywhere_is_told(length: int) -> None:
     read_or_refuse(GOLDEN.read_bytes()[:length])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.for_each import for_each
 from trackside.capture.steps.reduction import REDUCTIONS, reduced
 from trackside.contracts import capture_request
 
@@ -38,22 +39,27 @@ def test_every_token_of_a_request_is_computed() -> None:
     assert set(capture_request.REDUCTIONS) == {*REDUCTIONS, *(f"abs_{token}" for token in REDUCTIONS)}
 
 
-@pytest.mark.parametrize("token", ORACLE)
-@pytest.mark.parametrize("is_abs", [False, True])
-@pytest.mark.parametrize(
-    "values",
-    [
-        pytest.param(np.linspace(-2, 3, 24, dtype="f4").reshape(2, 3, 4), id="float32"),
-        pytest.param(np.linspace(-2, 3, 24).reshape(4, 6).T, id="float64-transposed"),
-        pytest.param(np.linspace(-2, 3, 24, dtype="f2"), id="float16"),
-        pytest.param(np.arange(-5, 7, dtype="i8"), id="int64"),
-        pytest.param(np.array([-128, 127], "i1"), id="int8-whose-absolute-overflows"),
-        pytest.param(np.array([True, False, True]), id="bool"),
-        pytest.param(np.array(2.5, "f4").repeat(2), id="constant"),
-        pytest.param(np.full(40_000, 1.1, "f4"), id="several-blocks"),
-        pytest.param(np.array([1.0, np.nan, 2.0], "f4"), id="nan"),
-        pytest.param(np.array([1.0, -np.inf, 2.0], "f4"), id="infinite"),
-    ],
+VALUES: Mapping[str, np.ndarray[Any, Any]] = {
+    "float32": np.linspace(-2, 3, 24, dtype="f4").reshape(2, 3, 4),
+    "float64-transposed": np.linspace(-2, 3, 24).reshape(4, 6).T,
+    "float16": np.linspace(-2, 3, 24, dtype="f2"),
+    "int64": np.arange(-5, 7, dtype="i8"),
+    "int8-whose-absolute-overflows": np.array([-128, 127], "i1"),
+    "bool": np.array([True, False, True]),
+    "constant": np.array(2.5, "f4").repeat(2),
+    "several-blocks": np.full(40_000, 1.1, "f4"),
+    "nan": np.array([1.0, np.nan, 2.0], "f4"),
+    "infinite": np.array([1.0, -np.inf, 2.0], "f4"),
+}
+
+
+@for_each(
+    {
+        f"{'abs ' if is_abs else ''}{token} of {name}": (token, is_abs, values)
+        for name, values in VALUES.items()
+        for is_abs in (False, True)
+        for token in ORACLE
+    }
 )
 def test_a_reduction_is_numpys(token: str, is_abs: bool, values: np.ndarray[Any, Any]) -> None:
     wide = values.astype(np.float64).reshape(-1)
