@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -45,30 +46,40 @@ PAGES = (
 )
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_no_name_becomes_markup_and_nothing_comes_from_elsewhere(server: Served, path: str) -> None:
-    found = seen(server.page(path))
-    assert [a for name, a in found.elements if name == "script"] == [{"src": "/script.js", "defer": None}]
-    assert not [name for name, attributes in found.elements if any(key.startswith("on") for key in attributes)]
-    assert not [name for name, attributes in found.elements if "style" in attributes or name == "style"]
-    addresses = [a for _, each in found.elements for key in ("src", "href", "action") if (a := each.get(key))]
-    assert all(a.startswith(("/", "#", "data:")) and not a.startswith("//") for a in addresses)
+@pytest.fixture(scope="module")
+def pages(server: Served) -> Mapping[str, str]:
+    """Each page as it came, by its path."""
+    return {path: server.page(path) for path in PAGES}
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_headings_leave_out_no_level(server: Served, path: str) -> None:
-    page = WHILE_IT_IS_READ.sub("", server.page(path))
-    levels = [int(name[1]) for name, _ in seen(page).elements if name in {"h1", "h2", "h3", "h4"}]
-    assert levels.count(1) == 1
-    assert [level for before, level in itertools.pairwise(levels) if level > before + 1] == []
+def test_no_name_becomes_markup_and_nothing_comes_from_elsewhere(pages: Mapping[str, str]) -> None:
+    for path, text in pages.items():
+        found = seen(text)
+        assert [a for name, a in found.elements if name == "script"] == [{"src": "/script.js", "defer": None}], path
+        acting = [name for name, attributes in found.elements if any(key.startswith("on") for key in attributes)]
+        styled = [name for name, attributes in found.elements if "style" in attributes or name == "style"]
+        assert (acting, styled) == ([], []), path
+        addresses = [a for _, each in found.elements for key in ("src", "href", "action") if (a := each.get(key))]
+        assert all(a.startswith(("/", "#", "data:")) and not a.startswith("//") for a in addresses), path
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_every_link_leads_to_a_page(server: Served, path: str) -> None:
-    links = {a["href"] for name, a in seen(server.page(path)).elements if name == "a"}
-    local = {str(link) for link in links if str(link).startswith("/")}
-    assert local or path == "/"
-    assert {link: server.ask(link).status for link in local} == dict.fromkeys(local, 200)
+def test_headings_leave_out_no_level(pages: Mapping[str, str]) -> None:
+    for path, text in pages.items():
+        page = WHILE_IT_IS_READ.sub("", text)
+        levels = [int(name[1]) for name, _ in seen(page).elements if name in {"h1", "h2", "h3", "h4"}]
+        assert levels.count(1) == 1, path
+        assert [level for before, level in itertools.pairwise(levels) if level > before + 1] == [], path
+
+
+def test_every_link_leads_to_a_page(server: Served, pages: Mapping[str, str]) -> None:
+    links: dict[str, str] = {}  # each once, with a page that has it
+    for path, text in pages.items():
+        found = {str(a["href"]) for name, a in seen(text).elements if name == "a"}
+        local = {link for link in found if link.startswith("/")}
+        assert local or path == "/"
+        links |= dict.fromkeys(local, path)
+    broken = {link: path for link, path in links.items() if server.ask(link).status != 200}
+    assert broken == {}
 
 
 def test_the_list_names_each_run_with_its_worst_issue(server: Served) -> None:
