@@ -8,7 +8,7 @@ from aws_cdk import aws_lambda as lambda_
 from stacks.constructs.acknowledge import accept_wildcard
 from stacks.constructs.allow import allow
 from stacks.deployment_settings import DeploymentSettings
-from trackside.contracts.job_choice import RUN_TAG
+from trackside.contracts.job_choice import RESUMED_FROM_TAG, RUN_TAG
 from trackside.contracts.run.resumption import NAME_MARK
 
 
@@ -18,13 +18,22 @@ def let_resume(function: lambda_.Function, settings: DeploymentSettings) -> None
         return
     stack = Stack.of(function)
     ours = stack.format_arn(service="sagemaker", resource="training-job", resource_name=f"*{NAME_MARK}*")
+    marked = {f"aws:RequestTag/{tag}": "false" for tag in (RUN_TAG, RESUMED_FROM_TAG)}
     allow(
         function,
         "CreateJobsThatGoOn",
-        ["sagemaker:AddTags", "sagemaker:CreateTrainingJob"],
+        ["sagemaker:CreateTrainingJob"],
         [ours],
-        conditions={"Null": {f"aws:RequestTag/{RUN_TAG}": "false"}},
+        conditions={"Null": marked},
         why="Lets a job go on in the place of a stopped one (resume_roles). The names are ours, and each is watched.",
+    )
+    allow(
+        function,
+        "TagJobsThatGoOn",
+        ["sagemaker:AddTags"],
+        [ours],
+        conditions={"Null": marked, "StringEquals": {"sagemaker:TaggingAction": "CreateTrainingJob"}},
+        why="A job that goes on has its tags from its creation. Tags of a job that exists cannot be changed.",
     )
     allow(
         function,

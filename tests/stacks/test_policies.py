@@ -322,7 +322,7 @@ def test_training_jobs_get_our_tags_and_no_others(allowed: list[tuple[str, str, 
         if "sagemaker:AddTags" in as_list(s["Action"]) and "training-job" in text(s["Resource"])
     }
     (going_on,) = [name for name in tagging if "StopTraining" in name]  # jobs that it creates, with tags of the owner's
-    assert tagging.pop(going_on) == {"Null": {"aws:RequestTag/trackside:run": "false"}}
+    assert tagging.pop(going_on)["StringEquals"] == {"sagemaker:TaggingAction": "CreateTrainingJob"}
     written = {}
     for name, condition in tagging.items():
         written[name] = condition["ForAllValues:StringEquals"]["aws:TagKeys"]

@@ -39,12 +39,18 @@ def allowed(action: str, *, with_leave: bool) -> list[Mapping[str, Any]]:
 def test_without_leave_nothing_may_create_a_training_job() -> None:
     assert allowed("sagemaker:CreateTrainingJob", with_leave=False) == []
     sids = {one.get("Sid") for one in statements(with_leave=False)}
-    assert sids & {"CreateJobsThatGoOn", "PassTheRolesOfJobsThatGoOn", "ReadTagsOfStoppedJobs"} == set()
+    ours = {"CreateJobsThatGoOn", "PassTheRolesOfJobsThatGoOn", "ReadTagsOfStoppedJobs", "TagJobsThatGoOn"}
+    assert sids & ours == set()
 
 
 def test_with_leave_one_function_may_create_watched_jobs_of_our_names() -> None:
     (created,) = allowed("sagemaker:CreateTrainingJob", with_leave=True)
-    assert created["Condition"] == {"Null": {"aws:RequestTag/trackside:run": "false"}}
+    marked = {"aws:RequestTag/trackside:run": "false", "aws:RequestTag/trackside:resumed-from": "false"}
+    assert created["Condition"] == {"Null": marked}
+    (tagged,) = [one for one in allowed("sagemaker:AddTags", with_leave=True) if one["Sid"] == "TagJobsThatGoOn"]
+    at_creation = {"StringEquals": {"sagemaker:TaggingAction": "CreateTrainingJob"}}
+    assert tagged["Condition"] == {"Null": marked, **at_creation}
+    assert tagged["Resource"] == created["Resource"]
     assert json.dumps(created["Resource"]).count("training-job/*-resumed-*") == 1
     (passed,) = [one for one in allowed("iam:PassRole", with_leave=True) if one["Sid"] == "PassTheRolesOfJobsThatGoOn"]
     assert passed["Resource"] == ROLE

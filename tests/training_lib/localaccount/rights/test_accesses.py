@@ -125,6 +125,32 @@ def test_accesses(service: str, operation: str, given: dict[str, Any], accesses:
         assert _is_of_a_kind(each.action, each.resource)
 
 
+@pytest.mark.parametrize(
+    ("operation", "given", "key"),
+    [
+        pytest.param(
+            "CreateTrainingJob",
+            {"TrainingJobName": "j", "RoleArn": ROLE, "Tags": TAGS},
+            ("CreateTrainingJob",),
+            id="a training job",
+        ),
+        pytest.param(
+            "CreateProcessingJob",
+            {"ProcessingJobName": "p", "RoleArn": ROLE, "Tags": TAGS},
+            ("CreateProcessingJob",),
+            id="a processing job",
+        ),
+        pytest.param(
+            "AddTags", {"ResourceArn": f"arn:aws:sagemaker:{AT}:training-job/j", "Tags": TAGS}, None, id="later"
+        ),
+    ],
+)
+def test_tags_at_a_creation_name_it(operation: str, given: dict[str, Any], key: tuple[str, ...] | None) -> None:
+    """`sagemaker:TaggingAction`, by which a policy tells tags of a new job from those of one that exists."""
+    (tagging,) = [one for one in accesses_of("sagemaker", operation, given, HERE) if one.action == "sagemaker:AddTags"]
+    assert tagging.keys.get("sagemaker:taggingaction") == key
+
+
 def _is_of_a_kind(action: str, resource: str) -> bool:
     """By AWS's reference; the logs' streams and PutMetricData's `dataset` are not in every policy."""
     service, _, name = action.partition(":")

@@ -192,6 +192,7 @@ def test_services_are_let_in_by_resources_only(statement: dict[str, Any], is_all
         ({"ForAnyValue:StringEquals": {"events:detail-type": ["x"]}}, False),
         ({"ForAnyValue:StringNotEquals": {"aws:TagKeys": ["team"]}}, True),
         ({"StringEquals": {"aws:ResourceTag/Team": "vision"}}, True),
+        ({"StringEquals": {"sagemaker:TaggingAction": "CreateTrainingJob"}}, False),
         ({"StringEquals": {"events:source": "trackside"}, "Bool": {"aws:SecureTransport": "false"}}, False),
         ({"StringLike": {"aws:PrincipalArn": "arn:aws:iam::*:role/${aws:ResourceTag/none, 'worker'}"}}, True),
     ],

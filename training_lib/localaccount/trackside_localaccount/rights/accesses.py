@@ -339,11 +339,13 @@ _TAGGED = "sagemaker:AddTags"
 
 
 def _create_job(kind: str, parameter: str) -> Rule:
+    operation = f"Create{parameter.removesuffix('Name')}"
+
     def rule(given: Parameters, place: Place) -> Iterator[Access]:
         job, keys = place.arn("sagemaker", f"{kind}/{given[parameter]}"), _tag_keys(given)
-        yield Access(f"sagemaker:Create{parameter.removesuffix('Name')}", job, keys)
+        yield Access(f"sagemaker:{operation}", job, keys)
         if given.get("Tags"):
-            yield Access(_TAGGED, job, keys)
+            yield Access(_TAGGED, job, {**keys, "sagemaker:taggingaction": (operation,)})
         yield pass_role(str(given["RoleArn"]), "sagemaker")
 
     return rule

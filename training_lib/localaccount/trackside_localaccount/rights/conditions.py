@@ -19,7 +19,7 @@ _MAY_BE_ABSENT = re.compile(
     r"aws:(sourcearn|sourceaccount|sourceowner|principal(arn|account|type|orgid|tag/.*)|(request|resource)tag/.*|tagkeys|calledvia.*|"
     r"viaawsservice|sourcevpce?|vpcsourceip|multifactorauth.*|referer|federatedprovider|username|principalservicename)|"
     r"events:(source|detail-type|creatoraccount)|s3:(prefix|delimiter|max-keys|x-amz-acl)|cloudwatch:namespace|"
-    r"iam:passedtoservice|kms:(viaservice|calleraccount)|sns:(protocol|endpoint)|sts:(externalid|rolesessionname)"
+    r"iam:passedtoservice|sagemaker:taggingaction|kms:(viaservice|calleraccount)|sns:(protocol|endpoint)|sts:(externalid|rolesessionname)"
 )
 _VARIABLE = re.compile(r"\$\{\s*(?P<name>[^},]+?)\s*(?:,\s*'(?P<default>[^']*)'\s*)?\}")
 _LITERALS = {"*": "[*]", "?": "[?]", "$": "$"}

@@ -33,6 +33,7 @@ RUN_VARIABLE, RULES_VARIABLE, ACTIONS_VARIABLE, WATCH_VARIABLE = (
     f"TRACKSIDE_{name}" for name in ("RUN", "RULES", "ACTIONS", "WATCH")
 )
 CAPTURE_VARIABLE = "TRACKSIDE_CAPTURE_REQUEST"
+RESUMED_FROM_TAG = f"{TAG_PREFIX}resumed-from"  # of a job that we created: identity of the job that it continues
 
 MOST_TAG_CHARACTERS = 256
 MOST_VARIABLE_CHARACTERS = 512
