@@ -30,10 +30,8 @@ from unittest import mock
 import boto3
 from botocore.exceptions import ReadTimeoutError
 from moto import mock_aws
-from moto.dynamodb.models import DynamoDBBackend
-from moto.dynamodb.models.table import Table
 
-from benchmarks.faults import quick_tables
+from benchmarks.faults.quick_tables import quick_tables
 from benchmarks.faults.wiring import Function, Wiring
 from lambdas.shared.clients import client
 from lambdas.shared.observability import logger, metrics
@@ -173,8 +171,7 @@ class SimulatedAccount:
         environment = {**clean, **named, "AWS_DEFAULT_REGION": REGION, "POWERTOOLS_TRACE_DISABLED": "true"}
         enter(mock.patch.dict(os.environ, environment, clear=True))  # noqa: TID251 - it stands for Lambda's
         enter(mock_aws())
-        enter(mock.patch.object(DynamoDBBackend, "transact_write_items", quick_tables.transact_write_items))
-        enter(mock.patch.object(Table, "query", quick_tables.query))
+        enter(quick_tables())
         client.cache_clear()
         started.forget_all()  # of another account
         self._open.callback(client.cache_clear)
@@ -214,7 +211,7 @@ class SimulatedAccount:
                 enter(mock.patch.object(sys.modules[module], name, clock))
 
     def _create_tables(self) -> None:
-        dynamodb = boto3.client(_DYNAMODB)
+        self._tables = dynamodb = boto3.client(_DYNAMODB)
         dynamodb.create_table(
             TableName="done",
             AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
@@ -311,7 +308,7 @@ class SimulatedAccount:
 
     def items(self, arn: str, prefix: str) -> list[Mapping[str, Any]]:
         """What the table of runs holds of a job."""
-        page = boto3.client(_DYNAMODB).query(
+        page = self._tables.query(
             TableName="runs",
             KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
             ExpressionAttributeValues={":pk": {"S": arn}, ":prefix": {"S": prefix}},
@@ -320,7 +317,7 @@ class SimulatedAccount:
 
     def put_item(self, item: Mapping[str, Any]) -> None:
         """A person writes into the table of runs."""
-        boto3.client(_DYNAMODB).put_item(TableName="runs", Item=item)
+        self._tables.put_item(TableName="runs", Item=item)
 
     def send_state(self, job: Job) -> None:
         """SageMaker's event: the job is in another state, or said so again."""

@@ -8,6 +8,8 @@ def plain(text: str) -> str:
 
     Those are control and format characters, line and paragraph ends, and lone surrogates (`str.isprintable`).
     """
+    if text.isprintable():  # nearly always, and a hostile text may be long
+        return text
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
