@@ -565,6 +565,8 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
                 "ended_at": "seconds or null",
                 "failure_reason": "text",
                 "run": "text",
+                "continues": "text or null",
+                "goes_on_as": "text or null",
                 "rules": "object",
             }
         ],
@@ -572,6 +574,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
     "aws-verdicts": {
         "arn": "text",
         "state": "text or null",
+        "row": [{"job": "text", "state": "text or null", "follow_up": "text or null"}],
         "rules": [
             {
                 **EVALUATION,

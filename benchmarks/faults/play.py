@@ -262,6 +262,9 @@ def _what_follows(
     for job in after:
         if job.stops != int(case.comes_back):
             yield job.stops < int(case.comes_back), f"{job.name}, which goes on, was stopped {job.stops} times", False
+        record = next(iter(account.items(job.arn, "job")), {})
+        if record.get("continues", {}).get("S") != job.tags["trackside:resumed-from"]:
+            yield True, f"the table does not have that {job.name} continues it", False
         if case.comes_back and not done.notes[job.name]:
             yield True, f"nobody was told that nothing follows {job.name}", False
     outcomes = [item["outcome"]["S"] for item in account.items(lives[0].arn, "decision#")]

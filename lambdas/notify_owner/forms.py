@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lambdas.shared.plain import ascii_only
-from trackside.contracts.event import RuleEvaluation
+from trackside.contracts.event import RuleEvaluation, job_of_identity
 from trackside.contracts.fields import to_json
 
 MOST_SMS_CHARACTERS = 140  # what one SMS surely holds, whatever the network counts
@@ -63,6 +63,7 @@ def document_of(
     """Return the message for machines.
 
     - `id`: the same for each message about the same finding
+    - `continues`: name of the stopped job that this one continues; "" for none
     - `link`: the run in the dashboard, or its report; "" without
     - `others`: findings that it stands for
     - `message`: the text for people
@@ -72,6 +73,7 @@ def document_of(
         "id": f"{evaluation.job.identity}#{evaluation.finding_id}",
         "job": evaluation.job.name,
         "job_arn": evaluation.job.arn,
+        "continues": job_of_identity(evaluation.job.continues).name,
         "rule": evaluation.configuration_name,
         "status": evaluation.status.value,
         "severity": evaluation.severity.value,

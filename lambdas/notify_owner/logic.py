@@ -11,7 +11,7 @@ from lambdas.shared.action_requests import reason_not_to
 from lambdas.shared.decisions import Nothing
 from lambdas.shared.plain import ascii_only, plain
 from trackside.contracts.action import Action
-from trackside.contracts.event import Evidence, RuleEvaluation
+from trackside.contracts.event import Evidence, RuleEvaluation, job_of_identity
 
 MOST_NAMED = 10  # findings that a message names besides its own
 MOST_SUBJECT_CHARACTERS = 100  # API_Publish: ASCII, no line breaks, fewer than 100 characters for e-mail
@@ -100,7 +100,15 @@ def _body(evaluation: RuleEvaluation, *, default_actions: tuple[Action, ...]) ->
         lines += ["", "What to do", *steps]
     if evaluation.run_uri:
         lines += ["", "This shows more", f"  trackside findings {plain(evaluation.run_uri)}"]
-    return "\n".join([*lines, "", f"Training job: {plain(evaluation.job.arn)}", ""])
+    return "\n".join([*lines, "", f"Training job: {plain(evaluation.job.arn)}", *_continued(evaluation), ""])
+
+
+def _continued(evaluation: RuleEvaluation) -> list[str]:
+    """Return the line about the stopped job that this one continues, and the command that shows both."""
+    if not evaluation.job.continues:
+        return []
+    name, before = plain(evaluation.job.name), plain(job_of_identity(evaluation.job.continues).name)
+    return [f"It continues {before}, which was stopped: trackside aws verdicts {name} shows both."]
 
 
 def _facts(evaluation: RuleEvaluation) -> list[str]:

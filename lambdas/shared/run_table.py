@@ -35,6 +35,7 @@ UNWATCHED = "unwatched"  # the sort key of the mark that a job asked for nothing
 STOPPER = "stopper"  # the sort key of the finding that stopped a job
 SWITCH = "switch"  # the partition, and the sort key, of the last state of the switch that forbids stops
 MOST_KEYS = 100  # API_BatchGetItem
+OF_ONE_LIFE = ("evaluator", "continues")  # attributes that are left out of later states, and not of a later job
 
 
 class RunTable:
@@ -197,19 +198,21 @@ class RunTable:
         condition = f"attribute_not_exists(#order) OR (#created_at = :created_at AND {later})"
         if self._update_job(item, condition, more=foreseen):
             return True
-        # Of a later job of that name. Its evaluator is another one.
-        return self._update_job(item, "#created_at < :created_at", without="evaluator")
+        # Of a later job of that name.
+        return self._update_job(item, "#created_at < :created_at", without=OF_ONE_LIFE)
 
     def _update_job(
-        self, item: Item, condition: str, *, more: Mapping[str, Any] | None = None, without: str = ""
+        self, item: Item, condition: str, *, more: Mapping[str, Any] | None = None, without: Sequence[str] = ()
     ) -> bool:
-        values = {name: value for name, value in item.items() if name not in ("pk", "sk", without)}
+        values = {name: value for name, value in item.items() if name not in ("pk", "sk")}
         change = "SET " + ", ".join(f"#{name} = :{name}" for name in values)
+        if gone := [name for name in without if name not in values]:
+            change += f" REMOVE {', '.join(gone)}"
         try:
             client("dynamodb").update_item(
                 TableName=self.name,
                 Key={"pk": item["pk"], "sk": item["sk"]},
-                UpdateExpression=f"{change} REMOVE {without}" if without else change,
+                UpdateExpression=change,
                 ConditionExpression=condition,
                 ExpressionAttributeNames={f"#{name}": name for name in values},
                 ExpressionAttributeValues={**{f":{name}": value for name, value in values.items()}, **(more or {})},

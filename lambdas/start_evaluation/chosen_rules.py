@@ -103,14 +103,25 @@ class RuleChoice:
             return Nothing(f"{job.name} chose no rules.")
         if chosen.complaint:
             self.complain(job, run, f"{chosen.complaint} The deployment's default judges instead.")
-        try:
-            client("s3").put_object(Bucket=bucket, Key=key, Body=chosen.request.to_json().encode(), IfNoneMatch="*")
-        except ClientError as error:
-            if code_of(error) not in {"PreconditionFailed", "ConditionalRequestConflict"}:
-                raise
+        if not _put_new(bucket, key, chosen.request.to_json().encode()):
             return Nothing(f"{run.uri} has its rule request by now.")
         names = ", ".join(rule.name for rule in chosen.request.rules)
         return Done(f"{job.name} is judged by {names}" + (", not by its own choice." if chosen.complaint else "."))
+
+    def take_over(self, job: TrainingJob, run: RunLocation, earlier: RunLocation) -> Done | Nothing:
+        """Let the rules that judged the run before judge this one, which continues it, wherever they came from."""
+        if not may_read(run.uri, earlier.uri, account=account_of(job.arn)):
+            return Nothing(f"{earlier.uri} is not read for {run.uri}, which continues it.", surprising=True)
+        (bucket, prefix), (before, folder) = split_uri(run), split_uri(earlier)
+        try:
+            body = client("s3").get_object(Bucket=before, Key=f"{folder}/{RULE_REQUEST_KEY}")["Body"].read()
+        except ClientError as error:
+            if code_of(error) != "NoSuchKey":
+                raise
+            return Nothing(f"{earlier.uri} has no rule request.")
+        if not _put_new(bucket, f"{prefix}/{RULE_REQUEST_KEY}", body):
+            return Nothing(f"{run.uri} has its rule request.")
+        return Done(f"{job.name} is judged by the rules of {earlier.uri}, which it continues.")
 
     def complain(self, job: TrainingJob, run: RunLocation | None, reason: str) -> Nothing:
         """Report on the bus that a choice is wrong: it is recorded, shown and mailed."""
@@ -160,6 +171,17 @@ class RuleChoice:
             problem = Problem(address, f"cannot be read: {code_of(error)}.", "Put it there before the job starts.")
             raise ConfigurationError([problem], subject="The job's choice of rules") from error
         return str(value).encode()
+
+
+def _put_new(bucket: str, key: str, body: bytes) -> bool:
+    """Put an object, and return False if one is in its place. Errors: `ClientError`."""
+    try:
+        client("s3").put_object(Bucket=bucket, Key=key, Body=body, IfNoneMatch="*")
+    except ClientError as error:
+        if code_of(error) not in {"PreconditionFailed", "ConditionalRequestConflict"}:
+            raise
+        return False
+    return True
 
 
 def _exists(bucket: str, key: str) -> bool:

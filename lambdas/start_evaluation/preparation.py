@@ -14,6 +14,8 @@ from lambdas.start_evaluation.settings import StartEvaluationSettings
 from lambdas.start_evaluation.watching import Watched, WrongPlace, who_is_watched
 from trackside.contracts.event import TrainingJob, TrainingJobStateChange
 from trackside.contracts.rule_request import RuleRequest
+from trackside.contracts.run.resumption import run_continued_by
+from trackside.contracts.run_layout import RunLocation
 
 
 class Preparation:
@@ -42,6 +44,8 @@ class Preparation:
         if found.is_status_only:
             yield Nothing(f"{job.name} wants its states to be recorded, and no rule.")
             return
+        if earlier := run_continued_by(self.change.tags):
+            yield self._rules.take_over(job, found.run, RunLocation(earlier))
         if found.choice.rules or found.choice.actions or self._settings.default_rules:
             yield self._rules.settle(job, found.run, found.choice)
         self.is_to_be_judged = True

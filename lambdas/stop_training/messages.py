@@ -70,6 +70,18 @@ def resumed(
     return _subject(f"Trackside: {name} goes on as {found.name}"), "\n".join(body)
 
 
+def story(
+    evaluation: RuleEvaluation, found: Successor, described: Mapping[str, Any], settings: StopTrainingSettings
+) -> str:
+    """Return what became of a run in one line: its stop, the step gone back to, the job that goes on, and its price."""
+    order = found.order
+    line = (
+        f"{plain(evaluation.job.name)} goes on as {found.name} from step {order.checkpoint_step} "
+        f"({plain(found.checkpoint)}), after a stop at step {order.at_step}: {order.undone_steps} steps are done again."
+    )
+    return " ".join([line, *_costs(found, described, settings)])
+
+
 def not_resumed(evaluation: RuleEvaluation, why: str) -> tuple[str, str]:
     """Return (subject, body): the job was stopped alone, and why."""
     name = plain(evaluation.job.name)

@@ -117,9 +117,9 @@ class ResumeDecisions:
                 raise
             if not self._is_ours(found):  # else an earlier attempt created it, and could not record it
                 raise _RefusedError(f"another job has the name {found.name}") from error
-        reason = f"{evaluation.job.name} goes on as {found.name}, from {found.checkpoint}."
+        reason = messages.story(evaluation, found, described, self._settings)
         self._publish(*messages.resumed(evaluation, found, described, self._settings))
-        self._record(evaluation, StopOutcome.RESUMED, reason)
+        self._record(evaluation, StopOutcome.RESUMED, reason, successor=found.name)
         return Done(reason)
 
     def _is_ours(self, found: Successor) -> bool:
@@ -158,8 +158,8 @@ class ResumeDecisions:
         pages = client("sagemaker").get_paginator("list_tags").paginate(ResourceArn=evaluation.job.arn)
         return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
 
-    def _record(self, evaluation: RuleEvaluation, outcome: StopOutcome, reason: str) -> None:
-        record = DecisionRecord(evaluation, outcome, self._clock(), reason, self._event_id)
+    def _record(self, evaluation: RuleEvaluation, outcome: StopOutcome, reason: str, *, successor: str = "") -> None:
+        record = DecisionRecord(evaluation, outcome, self._clock(), reason, self._event_id, successor=successor)
         self._table.put_once(record.to_item(expires_at=self._table.expires_at))
 
     def _once(self, evaluation: RuleEvaluation, act: Callable[[], Done | Nothing], *, part: str = "") -> Done | Nothing:

@@ -14,7 +14,13 @@ from trackside.contracts.action import Action
 from trackside.contracts.deployment.stop_record import StopOutcome
 from trackside.contracts.errors import ConfigurationError
 from trackside.contracts.event import RuleEvaluation, RuleEvaluationStatus
-from trackside.contracts.job_choice import MOST_TAG_CHARACTERS, MOST_VARIABLE_CHARACTERS, RUN_TAG, RUN_VARIABLE
+from trackside.contracts.job_choice import (
+    MOST_TAG_CHARACTERS,
+    MOST_VARIABLE_CHARACTERS,
+    RESUMED_FROM_TAG,
+    RUN_TAG,
+    RUN_VARIABLE,
+)
 from trackside.contracts.run.rescue import CURABLE_RULES, Issue, Standing
 from trackside.contracts.run.resumption import (
     CHECKPOINT_VARIABLE,
@@ -22,11 +28,11 @@ from trackside.contracts.run.resumption import (
     NAME_MARK,
     ORDER_VARIABLE,
     Resumption,
+    place_after,
 )
-from trackside.contracts.run_layout import is_shared, run_of_job
+from trackside.contracts.run_layout import run_of_job
 from trackside.contracts.verdict import Severity
 
-RESUMED_FROM_TAG = "trackside:resumed-from"
 MOST_NAME_CHARACTERS, MOST_VARIABLES, MOST_TAGS = 63, 100, 50  # API_CreateTrainingJob
 _DIGEST_CHARACTERS = 8
 _CHECKPOINTS = "/opt/ml/checkpoints"  # API_CheckpointConfig: where it names no folder
@@ -110,7 +116,7 @@ def successor_of(
         rules=tuple(dict.fromkeys((*earlier, found.rule_id, evaluation.rule_id))),
         billed_seconds=(before.billed_seconds if before else 0) + int(described.get("BillableTimeInSeconds") or 0),
     )
-    name, place = successor_name(order.first, order.number), _place(tags[RUN_TAG], order.number)
+    name, place = successor_name(order.first, order.number), place_after(tags[RUN_TAG], order.number)
     variables = {
         # So that it leaves out the batches of the fault, unless the script's owner has chosen something else.
         **({} if "TRACKSIDE_RESCUE" in _variables(described) else _RESCUE),
@@ -237,11 +243,3 @@ def _order_in(described: Mapping[str, Any]) -> Resumption | str | None:
 
 def _variables(described: Mapping[str, Any]) -> dict[str, str]:
     return dict(described.get("Environment") or {})
-
-
-def _place(run: str, number: int) -> str:
-    """Return the address of the next run: below the first one, where the job's role may write."""
-    if is_shared(run):
-        return run
-    first = run.rstrip("/").removesuffix(f"/resumed-{number - 1}")
-    return f"{first}/resumed-{number}"

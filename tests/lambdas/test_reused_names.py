@@ -247,3 +247,18 @@ def test_a_record_of_another_shape_is_still_read(golden: Golden, table: RunTable
     assert stored is not None
     assert "TrainingJobCreationTime" not in stored.to_item(expires_at=None)["detail"]["S"]
     assert RuleRecord.from_item(stored.to_item(expires_at=None)) == stored
+
+
+@pytest.mark.parametrize("second", [f"{ARN}-0@2", ""], ids=["continues another", "continues none"])
+def test_a_later_job_of_the_name_continues_what_its_own_tag_names(
+    table: RunTable, golden: Golden, deliver: Deliver, second: str
+) -> None:
+    for created, before in ((FIRST, f"{ARN}-0@1"), (SECOND, second)):
+        event = state(golden, "InProgress", created)
+        event["detail"]["Tags"]["trackside:resumed-from"] = before
+        assert deliver(record, event) == []
+    ended = state(golden, "Stopped", SECOND, after=90)  # of a sweep, which reads no tags of ended jobs
+    assert deliver(record, ended) == []
+    known = table.job(ARN)
+    assert known is not None
+    assert (known.status, known.job.continues) == ("Stopped", second)

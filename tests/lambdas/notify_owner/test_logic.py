@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lambdas.notify_owner.forms import document_of
 from lambdas.notify_owner.logic import SendMessage, decide
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.shared.decisions import Nothing
@@ -121,3 +122,18 @@ def test_no_name_from_the_training_script_can_pass_for_a_line_of_ours() -> None:
 )
 def test_tells_nothing(evaluation: RuleEvaluation) -> None:
     assert isinstance(decide(evaluation, SETTINGS), Nothing)
+
+
+@pytest.mark.parametrize(
+    ("continues", "shown"),
+    [
+        pytest.param(f"{ISSUE.job.arn}@1795220000", True, id="a job that continues another"),
+        pytest.param("", False, id="any other job"),
+    ],
+)
+def test_the_message_leads_to_the_job_before(continues: str, *, shown: bool) -> None:
+    name = "digits-01-resumed-1"
+    found = replace(ISSUE, job=replace(ISSUE.job, name=name, arn=f"{ISSUE.job.arn}-resumed-1", continues=continues))
+    line = f"It continues digits-01, which was stopped: trackside aws verdicts {name} shows both."
+    assert (line in message_about(found).body.splitlines()) is shown
+    assert document_of(found, text="")["continues"] == ("digits-01" if shown else "")

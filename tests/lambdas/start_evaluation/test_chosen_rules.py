@@ -136,11 +136,11 @@ def put(key: str, body: str | bytes, bucket: str = "runs-bucket") -> None:
     boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
 
 
-def request_in_run() -> list[tuple[str, tuple[Action, ...]]] | None:
-    found = boto3.client("s3").list_objects_v2(Bucket="runs-bucket", Prefix="digits-01/rule-request.json")
+def request_in_run(run: str = "digits-01") -> list[tuple[str, tuple[Action, ...]]] | None:
+    found = boto3.client("s3").list_objects_v2(Bucket="runs-bucket", Prefix=f"{run}/rule-request.json")
     if not found["KeyCount"]:
         return None
-    body = boto3.client("s3").get_object(Bucket="runs-bucket", Key="digits-01/rule-request.json")["Body"].read()
+    body = boto3.client("s3").get_object(Bucket="runs-bucket", Key=f"{run}/rule-request.json")["Body"].read()
     return [(rule.name, rule.actions) for rule in RuleRequest.from_json(body).rules]
 
 
@@ -195,6 +195,75 @@ def test_what_lies_in_the_run_is_never_replaced(
     assert deliver(handle, golden("training_started", Tags=tagged(rules="overfit"))) == []
     assert request_in_run() == [("strict", (STOP,))]
     assert bus() == []
+
+
+BEFORE = "arn:aws:sagemaker:us-east-1:123456789012:training-job/digits-00@1795220000"
+CONTINUES = {"trackside:resumed-from": BEFORE}
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize(
+    ("earlier", "tags", "rules"),
+    [
+        pytest.param("team/digits", {}, ["strict"], id="chosen by environment, or by hand"),
+        pytest.param("team/digits", {"trackside:rules": "overfit"}, ["strict"], id="and not by tags again"),
+        pytest.param("", {"trackside:rules": "overfit"}, ["overfit"], id="none before: by tags"),
+        pytest.param("", {}, None, id="none before, and no tags"),
+        pytest.param("team/other", {}, None, id="of another run"),
+    ],
+)
+def test_a_job_that_continues_another_is_judged_by_its_rules(
+    *,
+    golden: Callable[..., Any],
+    deliver: Callable[..., Any],
+    bus: Callable[[], Any],
+    settings: Callable[..., None],
+    earlier: str,
+    tags: dict[str, str],
+    rules: list[str] | None,
+) -> None:
+    settings()
+    if earlier:
+        put(f"{earlier}/rule-request.json", STRICT)
+    run = {"trackside:run": "s3://runs-bucket/team/digits/resumed-1"}
+    event = golden("training_started", Tags=run | CONTINUES | tags)
+    assert deliver(handle, event, event) == []
+    found = request_in_run("team/digits/resumed-1")
+    assert (found and [name for name, _ in found]) == rules
+    assert evaluators() == 1
+    assert bus() == []
+
+
+@pytest.mark.parametrize(
+    ("run", "tags", "taken"),
+    [
+        pytest.param("jobs/@job", CONTINUES, True, id="the run of the job before, beside its own"),
+        pytest.param("jobs/@job", {}, False, id="a job that continues none"),
+        pytest.param("jobs/digits-00", {}, False, id="a run below another, by itself"),
+    ],
+)
+@pytest.mark.usefixtures("account", "settings")
+def test_only_a_job_that_continues_another_reads_its_rules(
+    golden: Callable[..., Any], deliver: Callable[..., Any], run: str, tags: dict[str, str], *, taken: bool
+) -> None:
+    put("jobs/digits-00/rule-request.json", STRICT)
+    place = run.replace("@job", "digits-01").replace("digits-00", "digits-00/resumed-1")
+    run = run.replace("digits-00", "digits-00/resumed-1")
+    event = golden("training_started", Tags={"trackside:run": f"s3://runs-bucket/{run}"} | tags)
+    assert deliver(handle, event) == []
+    assert (request_in_run(place) is not None) is taken
+
+
+@pytest.mark.usefixtures("account")
+def test_what_lies_in_the_run_that_continues_is_not_replaced(
+    golden: Callable[..., Any], deliver: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    settings()
+    put("team/digits/rule-request.json", STRICT)
+    put("team/digits/resumed-1/rule-request.json", RuleRequest((RuleConfiguration("overfit"),)).to_json())
+    run = {"trackside:run": "s3://runs-bucket/team/digits/resumed-1"}
+    assert deliver(handle, golden("training_started", Tags=run | CONTINUES)) == []
+    assert request_in_run("team/digits/resumed-1") == [("overfit", ())]
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,61 @@ def test_prints_the_jobs(table: RunTable, put: Any) -> None:
     assert json.loads(out)["jobs"][1]["rules"] == {"dead-relu": "IssuesFound"}
 
 
+@pytest.fixture
+def row(put: Any) -> None:
+    """A run of three jobs: the first was stopped, then the second."""
+    names, states = ("digits", "digits-resumed-1", "digits-resumed-2"), ("Stopping", "Stopping", "InProgress")
+    for number, (name, state) in enumerate(zip(names, states, strict=True)):
+        one = job(name, state, created_at=NOW - HOUR + number)
+        before = f"{ARN}{names[number - 1]}@{int(NOW - HOUR) + number - 1}" if number else ""
+        put(replace(one, job=replace(one.job, continues=before)))
+        if state == "Stopping":
+            reason = f"{name} goes on as {names[number + 1]} from step 19, after a stop at step 40."
+            found = said("IssuesFound", name=name)
+            put(DecisionRecord(found, StopOutcome.STOPPED, NOW, f"Stopped {name}."))
+            put(DecisionRecord(found, StopOutcome.RESUMED, NOW + 1, reason, successor=names[number + 1]))
+
+
+@pytest.mark.usefixtures("row")
+@pytest.mark.parametrize("name", ["digits", "digits-resumed-1", "digits-resumed-2"])
+def test_each_job_of_a_row_shows_what_became_of_the_run(table: RunTable, name: str) -> None:
+    code, out, _ = run("verdicts", name)
+    assert code == 0
+    lines = [line.split(maxsplit=2) for line in out.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line[:2] == ["one", "run"])
+    assert [line[:2] for line in lines[first + 1 : first + 4]] == [
+        ["digits", "Stopping"],
+        ["digits-resumed-1", "Stopping"],
+        ["digits-resumed-2", "InProgress"],
+    ]
+    assert lines[first + 1][2].startswith("digits goes on as digits-resumed-1 from step 19, after a stop at step 40")
+    _, out, _ = run("verdicts", name, "--json")
+    assert [one["job"] for one in json.loads(out)["row"]] == ["digits", "digits-resumed-1", "digits-resumed-2"]
+
+
+@pytest.mark.usefixtures("row")
+def test_the_list_of_jobs_shows_which_continues_which(table: RunTable) -> None:
+    _, out, _ = run("status")
+    assert "InProgress, continues digits-resumed-1" in out
+    assert "Stopping, continues digits, goes on as digits-resumed-2" in out
+    _, out, _ = run("status", "--json")
+    links = {one["job"]: (one["continues"], one["goes_on_as"]) for one in json.loads(out)["jobs"]}
+    assert links == {
+        "digits": (None, "digits-resumed-1"),
+        "digits-resumed-1": ("digits", "digits-resumed-2"),
+        "digits-resumed-2": ("digits-resumed-1", None),
+    }
+
+
+def test_a_row_ends_at_a_job_that_the_table_does_not_have(table: RunTable, put: Any) -> None:
+    alone = job("digits-resumed-1")
+    put(replace(alone, job=replace(alone.job, continues=f"{ARN}digits@1")))
+    known = table.known("digits-resumed-1")
+    assert [one.name for one in table.row(known)] == ["digits-resumed-1"]
+    code, out, _ = run("verdicts", "digits-resumed-1")
+    assert (code, "one run" in out) == (0, False)
+
+
 def test_says_so_when_nothing_is_known(table: RunTable) -> None:
     code, out, err = run("status")
     assert (code, out) == (0, "")

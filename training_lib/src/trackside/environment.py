@@ -181,6 +181,7 @@ class EvaluatorEnvironment(_Settings):
     TRACKSIDE_POLL_SECONDS       time between two looks for new steps (default 1)
     TRAINING_JOB_NAME, TRAINING_JOB_ARN   the job that is judged
     TRAINING_JOB_CREATED_AT      the second of its creation, since the epoch: its name may be used again; 0: not known
+    TRAINING_JOB_CONTINUES       identity of the stopped job that it continues; empty: none
     TRACKSIDE_ML_ROOT            folder of the container's file contract, /opt/ml except in the local account
     TRACKSIDE_CUSTOM_RULES_FROM  the s3:// prefix of rule files that jobs of their own judge; empty: no such files
     TRACKSIDE_RULE_CONFIGURATION the one configuration of the run's request that such a job judges, or, in the mode
@@ -207,6 +208,7 @@ class EvaluatorEnvironment(_Settings):
     max_runtime_seconds: float = _positive("TRACKSIDE_MAX_RUNTIME_SECONDS", 0.0)
     has_worker_lease: bool = _read(False, lambda env: bool(env.get("TRACKSIDE_LIFELINE")))
     training_job_created_at: int = _whole("TRAINING_JOB_CREATED_AT", 0)
+    training_job_continues: str = _text("TRAINING_JOB_CONTINUES")
     link: int = _whole("TRACKSIDE_LINK", 1, least=1)
     run_as: int = _whole("TRACKSIDE_RUN_AS", 0)
 

@@ -22,15 +22,16 @@ from trackside.contracts.deployment.run_table import (
     is_about,
     shelf_of_day,
 )
-from trackside.contracts.deployment.stop_record import DECISION_PREFIX, VETO, DecisionRecord, VetoRecord
+from trackside.contracts.deployment.stop_record import DECISION_PREFIX, VETO, DecisionRecord, StopOutcome, VetoRecord
 from trackside.contracts.deployment.table_item import Item
 from trackside.contracts.errors import LocationNotFoundError, RunNotFoundError
-from trackside.contracts.event import TrainingJob
+from trackside.contracts.event import TrainingJob, job_of_identity
 from trackside.environment import CloudEnvironment
 
 OUTPUT = "RunTableName"
 SECONDS_A_DAY = 24 * 3600
 VETO_DAYS = 90  # far longer than any job, and any cool-down, lasts
+MOST_JOBS_IN_ROW = 20  # a deployment lets ten jobs follow one, at most
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,28 @@ class KnownJob:
     decisions: tuple[DecisionRecord, ...]
     veto: VetoRecord | None
     history: tuple[HistoryRecord, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.arn.rpartition("/")[2]
+
+    @property
+    def follow_up(self) -> DecisionRecord | None:
+        """The decision about a job that goes on in its place, or about why none does; None without one."""
+        outcomes = (StopOutcome.RESUMED, StopOutcome.NOT_RESUMED)
+        return next((one for one in self.decisions if one.outcome in outcomes), None)
+
+    @property
+    def before(self) -> str:
+        """The ARN of the job that it continues; "" for none."""
+        return job_of_identity(self.job.job.continues).arn if self.job else ""
+
+    @property
+    def after(self) -> str:
+        """The ARN of the job that goes on in its place; "" for none."""
+        successor = self.follow_up.successor if self.follow_up else ""
+        return f"{self.arn.rpartition('/')[0]}/{successor}" if successor else ""
 
 
 class RunTable:
@@ -131,6 +154,24 @@ class RunTable:
             veto=veto if veto and veto.at >= training_job.created_at else None,
             history=tuple(HistoryRecord.from_item(item) for item in below(HISTORY_PREFIX)),
         )
+
+    def row(self, known: KnownJob) -> tuple[KnownJob, ...]:
+        """Return the jobs that are one run with this one, first to last: each continues the one before.
+
+        A job that the table has forgotten, or does not have yet, ends the row.
+        """
+        found = [known]
+        while len(found) < MOST_JOBS_IN_ROW and (job := self._known_or_none(found[0].before)):
+            found.insert(0, job)
+        while len(found) < MOST_JOBS_IN_ROW and (job := self._known_or_none(found[-1].after)):
+            found.append(job)
+        return tuple(found)
+
+    def _known_or_none(self, arn: str) -> KnownJob | None:
+        try:
+            return self.known(arn) if arn else None
+        except RunNotFoundError:
+            return None
 
     def veto(self, job: str, *, by: str, reason: str) -> KnownJob:
         """Let the job of that name or ARN go on, whatever was found so far, by the clock of DynamoDB.

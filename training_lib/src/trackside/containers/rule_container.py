@@ -84,7 +84,10 @@ class Job:
         """The training job that is judged."""
         environment = self.environment
         return TrainingJob(
-            environment.training_job_name, environment.training_job_arn, environment.training_job_created_at
+            environment.training_job_name,
+            environment.training_job_arn,
+            environment.training_job_created_at,
+            environment.training_job_continues,
         )
 
     @property

@@ -14,7 +14,7 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DebugRuleEvaluatio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -22,7 +22,7 @@ from trackside.contracts.action import Action
 from trackside.contracts.action_terms import NO_TERMS, TERMS, ActionTerms
 from trackside.contracts.errors import ConfigurationError, Problem
 from trackside.contracts.fields import Fields
-from trackside.contracts.job_choice import ACTIONS_TAG, read_actions
+from trackside.contracts.job_choice import ACTIONS_TAG, RESUMED_FROM_TAG, read_actions
 from trackside.contracts.stored_fields import (
     COUNT,
     NUMBERS,
@@ -92,6 +92,7 @@ class TrainingJob:
     name        its name
     arn         its ARN
     created_at  the second of its creation, since the epoch; 0: not known
+    continues   identity of the stopped job that it continues; "": none. It is the same job with or without it
     """
 
     name: str = field(metadata=stored(TEXT, "The training job.", name="TrainingJobName"))
@@ -102,6 +103,16 @@ class TrainingJob:
             WHOLE_SECONDS,
             "The second of its creation, in milliseconds since 1970-01-01 UTC; left out where it is not known.",
             name="TrainingJobCreationTime",
+            optional=True,
+        ),
+    )
+    continues: str = field(
+        default="",
+        compare=False,
+        metadata=stored(
+            TEXT,
+            "The stopped job that it continues, `ARN@second of creation`; left out for all other jobs.",
+            name="ContinuesTrainingJob",
             optional=True,
         ),
     )
@@ -359,11 +370,12 @@ def read_training_job_state_change(event: Mapping[str, Any]) -> TrainingJobState
     """
     fields = detail_of(event)
     resources = _part(fields, "ResourceConfig")
+    tags = {str(key): str(value) for key, value in _object(fields, "Tags").items()}
     change = TrainingJobStateChange(
-        job=_read_job(fields),
+        job=replace(_read_job(fields), continues=tags.get(RESUMED_FROM_TAG, "")),
         status=fields.text("TrainingJobStatus"),
         secondary_status=fields.text("SecondaryStatus", ""),
-        tags={str(key): str(value) for key, value in _object(fields, "Tags").items()},
+        tags=tags,
         created_at=moment(fields, "CreationTime"),
         started_at=moment(fields, "TrainingStartTime"),
         ended_at=moment(fields, "TrainingEndTime"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,7 +36,8 @@ def command(*, days: int, output: str, table: str, environment: str) -> None:
 
     runs = RunTable(table, environment=environment)
     jobs = [(job, runs.rules(job.job.arn, job=job.job)) for job in runs.jobs(days=days)]
-    rows = [_plain(job, rules) for job, rules in jobs]
+    after = {before: job.job.name for job, _ in jobs if (before := _before(job))}
+    rows = [_plain(job, rules, after) for job, rules in jobs]
     if output == "json":
         print_json({"table": runs.name, "jobs": rows})
     elif output == "jsonl":
@@ -43,7 +45,7 @@ def command(*, days: int, output: str, table: str, environment: str) -> None:
     elif rows:
         header = ("job", "state", "created", "rules", "issues")
         cells = [
-            (job.job.name, job.status, shown_moment(job.created_at), str(len(rules)), _issues(rules))
+            (job.job.name, _state(job, after), shown_moment(job.created_at), str(len(rules)), _issues(rules))
             for job, rules in jobs
         ]
         print_table(header, cells, color=wants_color())
@@ -51,7 +53,19 @@ def command(*, days: int, output: str, table: str, environment: str) -> None:
         click.echo(f"The table {runs.name} knows no job that runs, and none of the last {days} days.", err=True)
 
 
-def _plain(job: JobRecord, rules: tuple[RuleRecord, ...]) -> dict[str, Any]:
+def _before(job: JobRecord) -> str:
+    """Return the name of the job that it continues; "" for none."""
+    return job.job.continues.partition("@")[0].rpartition("/")[2]
+
+
+def _state(job: JobRecord, after: Mapping[str, str]) -> str:
+    """Return the state, with the job that it continues, and the one that goes on in its place."""
+    before, successor = _before(job), after.get(job.job.name, "")
+    links = (f"continues {before}" if before else "", f"goes on as {successor}" if successor else "")
+    return ", ".join(filter(None, (job.status, *links)))
+
+
+def _plain(job: JobRecord, rules: tuple[RuleRecord, ...], after: Mapping[str, str]) -> dict[str, Any]:
     return {
         "job": job.job.name,
         "arn": job.job.arn,
@@ -61,6 +75,8 @@ def _plain(job: JobRecord, rules: tuple[RuleRecord, ...]) -> dict[str, Any]:
         "ended_at": job.ended_at or None,
         "failure_reason": job.failure_reason,
         "run": job.run_uri,
+        "continues": _before(job) or None,
+        "goes_on_as": after.get(job.job.name),
         "rules": {record.evaluation.configuration_name: record.evaluation.status.value for record in rules},
     }
 

@@ -36,20 +36,29 @@ def command(*, job: str, with_history: bool, output: str, table: str, environmen
     """
     from trackside.cloud.run_table import RunTable
 
-    known = RunTable(table, environment=environment).known(job, with_history=with_history)
+    runs = RunTable(table, environment=environment)
+    known = runs.known(job, with_history=with_history)
     if output == "json":
-        print_json(_plain(known))
+        print_json(_plain(known, runs.row(known)))
     else:
-        _print(known, with_history=with_history)
+        _print(known, runs.row(known), with_history=with_history)
 
 
-def _plain(known: KnownJob) -> dict[str, Any]:
+def _plain(known: KnownJob, row: tuple[KnownJob, ...]) -> dict[str, Any]:
     from trackside.cloud.rule_statuses import statuses_of
 
     statuses = statuses_of(known.rules)
     return {
         "arn": known.arn,
         "state": known.job.status if known.job else None,
+        "row": [
+            {
+                "job": one.name,
+                "state": one.job.status if one.job else None,
+                "follow_up": one.follow_up.reason if one.follow_up else None,
+            }
+            for one in row
+        ],
         "rules": [_plain_rule(record) for record in known.rules],
         "DebugRuleEvaluationStatuses": [
             {**status, "LastModifiedTime": status["LastModifiedTime"].isoformat()} for status in statuses
@@ -95,9 +104,10 @@ def _plain_decision(decision: DecisionRecord) -> dict[str, Any]:
     }
 
 
-def _print(known: KnownJob, *, with_history: bool) -> None:
-    name = known.arn.rpartition("/")[2]
-    click.echo(f"{name}: {known.job.status if known.job else 'its state is not known'}")
+def _print(known: KnownJob, row: tuple[KnownJob, ...], *, with_history: bool) -> None:
+    click.echo(f"{known.name}: {known.job.status if known.job else 'its state is not known'}")
+    if len(row) > 1:
+        _section(("one run", "state", "what followed"), [_row_cells(one) for one in row])
     if known.rules:
         cells = [_evaluation_cells(record.evaluation) for record in sorted(known.rules, key=_issues_first)]
         _section(("rule", "status", "since", "at", "what"), cells)
@@ -113,6 +123,10 @@ def _print(known: KnownJob, *, with_history: bool) -> None:
     if known.veto:
         who = known.veto.by or "somebody"
         _section(("veto", "at", "why"), [(who, shown_moment(known.veto.at), known.veto.reason or "-")])
+
+
+def _row_cells(one: KnownJob) -> tuple[str, ...]:
+    return one.name, one.job.status if one.job else "-", one.follow_up.reason if one.follow_up else "-"
 
 
 def _section(header: tuple[str, ...], cells: list[tuple[str, ...]]) -> None:

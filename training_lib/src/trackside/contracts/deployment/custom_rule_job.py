@@ -31,6 +31,7 @@ RUN, CONFIGURATION, RULE, ACTIONS, PLACE = (
     "TRACKSIDE_CUSTOM_RULES_FROM",
 )
 JOB_NAME, JOB_ARN, JOB_CREATED_AT = "TRAINING_JOB_NAME", "TRAINING_JOB_ARN", "TRAINING_JOB_CREATED_AT"
+JOB_CONTINUES = "TRAINING_JOB_CONTINUES"
 
 _EXIT_CODE = re.compile(r"exit code: (?P<code>\d{1,3})\b")
 _MET = re.compile(r" at step (?P<step>\d+) resulted in the condition being met\.(?: Severity: (?P<severity>\w+)\.)?")
@@ -63,13 +64,16 @@ def judged_separately(request: RuleRequest, *, place: str) -> tuple[RuleConfigur
 def job_variables(job: TrainingJob) -> dict[str, str]:
     """Return the variables that name the judged training job in the Environment of a processing job."""
     created_at = {JOB_CREATED_AT: str(job.created_at)} if job.created_at else {}
-    return {JOB_NAME: job.name, JOB_ARN: job.arn, **created_at}
+    continues = {JOB_CONTINUES: job.continues} if job.continues else {}
+    return {JOB_NAME: job.name, JOB_ARN: job.arn, **created_at, **continues}
 
 
 def job_in(environment: Mapping[str, object]) -> TrainingJob:
     """Return the training job that `job_variables` named; with empty texts, one that is not named."""
-    name, arn, created_at = (str(environment.get(key) or "") for key in (JOB_NAME, JOB_ARN, JOB_CREATED_AT))
-    return TrainingJob(name, arn, int(created_at) if created_at.isdecimal() and len(created_at) < 12 else 0)
+    names = (JOB_NAME, JOB_ARN, JOB_CREATED_AT, JOB_CONTINUES)
+    name, arn, created_at, continues = (str(environment.get(key) or "") for key in names)
+    second = int(created_at) if created_at.isdecimal() and len(created_at) < 12 else 0
+    return TrainingJob(name, arn, second, continues)
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,15 @@ NEWS_SECONDS = 24 * 3600  # how long it is kept
 
 JOB = Kind(
     {"pk": {"type": "string"}, "name": {"type": "string"}, "created_at": {"type": "integer"}},
-    lambda fields, name, absent: TrainingJob(fields.text("name"), fields.text("pk"), fields.integer("created_at", 0)),
-    lambda job: {"name": job.name, "pk": job.arn, **({"created_at": job.created_at} if job.created_at else {})},
+    lambda fields, name, absent: TrainingJob(
+        fields.text("name"), fields.text("pk"), fields.integer("created_at", 0), fields.text("continues", "")
+    ),
+    lambda job: {
+        "name": job.name,
+        "pk": job.arn,
+        **({"created_at": job.created_at} if job.created_at else {}),
+        **({"continues": job.continues} if job.continues else {}),
+    },
     is_flat=True,
 )
 

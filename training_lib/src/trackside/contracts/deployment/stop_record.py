@@ -75,6 +75,7 @@ class DecisionRecord(TableRecord):
     reason      a sentence for people
     event_id    the event that led to it
     savings     the most that a stop can save
+    successor   name of the job that goes on in its place; "": none
     """
 
     item_name = "The item of a decision"
@@ -85,6 +86,7 @@ class DecisionRecord(TableRecord):
     reason: str = field(metadata=stored(TEXT, absent=""))
     event_id: str = field(default="", metadata=stored(TEXT))
     savings: Savings = field(default=Savings(), metadata=stored(flat_record(Savings)))
+    successor: str = field(default="", metadata=stored(TEXT, optional=True))
 
     @property
     def key(self) -> str:

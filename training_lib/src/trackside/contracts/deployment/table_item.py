@@ -55,8 +55,10 @@ class TableRecord:
 
 JOB = Kind(
     {"pk": {"type": "string"}, "name": {"type": "string"}},
-    lambda fields, name, absent: TrainingJob(fields.text("name"), fields.text("pk")),
-    lambda job: {"name": job.name, "pk": job.arn},
+    lambda fields, name, absent: TrainingJob(
+        fields.text("name"), fields.text("pk"), continues=fields.text("continues", "")
+    ),
+    lambda job: {"name": job.name, "pk": job.arn, "continues": job.continues or None},
     is_flat=True,
 )
 """The training job that an item is about. Its partition has all jobs of that name: see `TrainingJob.created_at`."""

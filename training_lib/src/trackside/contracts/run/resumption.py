@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trackside.contracts.event import TrainingJob, job_of_identity
 from trackside.contracts.fields import Fields, parse_json, to_json
+from trackside.contracts.job_choice import RESUMED_FROM_TAG, RUN_TAG
+from trackside.contracts.run_layout import is_shared, run_of_job
 from trackside.contracts.stored_fields import COUNT, TEXT, TEXTS, document_of, record_of, stored
 
 ORDER_VARIABLE = "TRACKSIDE_RESUMED"
 EARLIER_RUN_VARIABLE = "TRACKSIDE_RESUMED_RUN"
 CHECKPOINT_VARIABLE = "TRACKSIDE_RESUME_FROM"
 NAME_MARK = "-resumed-"  # of the names of such jobs; a deployment may create no others
+_PLACE = re.compile(r"(?P<first>.+)/resumed-\d+")
+
+
+def place_after(run: str, number: int) -> str:
+    """Return the address of the run of the job with that number: below the first one, where the job's role may write.
+
+    Args:
+        run: Address of the run before, as its job's tag has it.
+        number: 1 for the job that follows the first.
+    """
+    if is_shared(run):
+        return run
+    first = run.rstrip("/").removesuffix(f"/resumed-{number - 1}")
+    return f"{first}/resumed-{number}"
+
+
+def run_continued_by(tags: Mapping[str, str]) -> str:
+    """Return the address of the run that a job continues, or of the first of the row; "" for a job that continues none.
+
+    Args:
+        tags: All tags of the job.
+    """
+    before, run = tags.get(RESUMED_FROM_TAG, ""), tags.get(RUN_TAG, "")
+    if not before:
+        return ""
+    if is_shared(run):
+        return run_of_job(run, job_of_identity(before).name)
+    match = _PLACE.fullmatch(run.rstrip("/"))
+    return match["first"] if match else ""
 
 
 @dataclass(frozen=True)
