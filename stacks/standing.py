@@ -5,11 +5,7 @@ from __future__ import annotations
 from aws_cdk import Annotations, Stack
 from constructs import Construct
 
-PRICES = {
-    "spoke_accounts": "it costs nothing, but lets events of those accounts in",
-    "team_dashboard_host": "balancer and container cost about 37 USD a month",
-    "questions": "only what its bucket holds costs",
-}
+from stacks.optional_stacks import PRICES, ending_of
 
 
 def warn_that_it_stays(scope: Construct, setting: str) -> None:
@@ -22,5 +18,5 @@ def warn_that_it_stays(scope: Construct, setting: str) -> None:
     if isinstance(scope, Stack):
         Annotations.of(scope).add_info(
             f"Taking trackside:{setting} away leaves this stack standing ({PRICES[setting]}). "
-            f"This ends it: aws cloudformation delete-stack --stack-name {scope.stack_name}"
+            f"{ending_of(scope.stack_name)}"
         )

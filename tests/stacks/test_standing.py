@@ -11,8 +11,8 @@ from aws_cdk.assertions import Annotations, Match
 
 from app import compose
 from stacks.deployment_settings import DeploymentSettings
+from stacks.optional_stacks import PRICES
 from stacks.paths import ROOT
-from stacks.standing import PRICES
 from stacks.trackside_monitoring import TracksideMonitoring
 from tests.stacks.variants import SPOKE_ACCOUNT
 
