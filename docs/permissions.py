@@ -31,6 +31,7 @@ LARGEST: Mapping[str, str] = {
     "trackside:report_link_hours": "12",
     "trackside:slack_channel": "C0123456789",
     "trackside:slack_secret": "trackside/slack",
+    "trackside:teams_secret": "trackside/teams",
     "trackside:webhook_url": "https://hooks.example.com/trackside",
     "trackside:webhook_secret": "trackside/webhook",
     "trackside:owner_emails": "owner@example.com",

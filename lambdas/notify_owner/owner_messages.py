@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from lambdas.notify_owner import slack
+from lambdas.notify_owner import slack, teams
+from lambdas.notify_owner.chat_post import SECONDS_A_DAY, NotTakenError, is_first_report
 from lambdas.notify_owner.forms import document_of, message_structure, short_text, slack_text
 from lambdas.notify_owner.logic import SendMessage, and_others
 from lambdas.notify_owner.quiet import NotYet, WasCovered, claim
@@ -56,7 +57,9 @@ class OwnerMessages:
         if self._settings.event_bus:
             yield self._once(evaluation, partial(self._put_event, evaluation, message), part="webhooks")
         if self._settings.slack_channel:
-            yield self._to_slack(evaluation, message)
+            yield self._to_chat(evaluation, slack.SERVICE, partial(self._post_to_slack, evaluation, message))
+        if self._settings.teams_address_from:
+            yield self._to_chat(evaluation, teams.SERVICE, partial(self._post_to_teams, message))
 
     def look_again(self) -> None:
         """Send the event to its own queue again, if any of its messages waits."""
@@ -65,33 +68,41 @@ class OwnerMessages:
             body = json.dumps(self._event)
             client("sqs").send_message(QueueUrl=self._settings.queue_url, MessageBody=body, DelaySeconds=seconds)
 
-    def _to_slack(self, evaluation: RuleEvaluation, message: SendMessage) -> Done | Nothing:
-        """Post the message to Slack; if Slack does not take it, wait and report that to the other subscribers.
+    def _to_chat(self, evaluation: RuleEvaluation, service: str, act: Callable[[], Done]) -> Done | Nothing:
+        """Post the message; if the service does not take it, wait and report that to the other subscribers.
 
-        Errors: `SlackError` after a day of attempts: the event lies in the dead letters then.
+        Errors: `NotTakenError` after a day of attempts: the event lies in the dead letters then.
         """
-        text = slack_text(_text_of(evaluation, message))
-        text += f"\n{message.link}" if message.link else ""
-
-        def act() -> Done:
-            picture = picture_link(evaluation, self._settings)
-            about = f"The training loss; marked: step {evaluation.evidence.since_step}, since which the issue holds."
-            slack.post(text, self._settings, picture=picture, about_picture=about)
-            return Done(f"Posted to Slack: {message.subject}")
-
         try:
-            return self._once(evaluation, act, part="slack")
-        except slack.SlackError as refused:
+            return self._once(evaluation, act, part=service.lower())
+        except NotTakenError as refused:
             if refused.needs_person:
                 self._report(refused)
-            if self._now > (sent_at(self._event) or self._now) + slack.SECONDS_A_DAY:
+            if self._now > (sent_at(self._event) or self._now) + SECONDS_A_DAY:
                 raise
             self._wait_seconds = min(refused.wait_seconds, self._wait_seconds or refused.wait_seconds)
             return Nothing(f"{refused}; it is tried again.", surprising=True)
 
-    def _report(self, refused: slack.SlackError) -> None:
-        if slack.is_first_report(refused.error, table=self._settings.idempotency_table, now=self._now):
-            subject, body = slack.report_of(refused.error, self._settings.slack_channel)
+    def _post_to_slack(self, evaluation: RuleEvaluation, message: SendMessage) -> Done:
+        text = slack_text(_text_of(evaluation, message))
+        text += f"\n{message.link}" if message.link else ""
+        picture = picture_link(evaluation, self._settings)
+        about = f"The training loss; marked: step {evaluation.evidence.since_step}, since which the issue holds."
+        slack.post_to_slack(text, self._settings, picture=picture, about_picture=about)
+        return Done(f"Posted to Slack: {message.subject}")
+
+    def _post_to_teams(self, message: SendMessage) -> Done:
+        teams.post_to_teams(message.subject, message.body, self._settings, link=message.link)
+        return Done(f"Posted to Teams: {message.subject}")
+
+    def _report(self, refused: NotTakenError) -> None:
+        if is_first_report(refused, table=self._settings.idempotency_table, now=self._now):
+            is_slack = refused.service == slack.SERVICE
+            subject, body = (
+                slack.report_of(refused.error, self._settings.slack_channel)
+                if is_slack
+                else teams.report_of(refused.error)
+            )
             client("sns").publish(TopicArn=self._settings.topic_arn, Subject=ascii_only(subject), Message=body)
 
     def _once(self, evaluation: RuleEvaluation, act: Any, *, part: str = "") -> Done | Nothing:
@@ -128,7 +139,7 @@ class OwnerMessages:
         entry = {
             "Source": SOURCE,
             "DetailType": NOTIFICATION_DETAIL_TYPE,
-            "Detail": json.dumps(document_of(evaluation, text=text, link=message.link)),
+            "Detail": json.dumps(document_of(evaluation, text=text, message=message.body, link=message.link)),
             "EventBusName": self._settings.event_bus,
         }
         answer = client("events").put_events(Entries=[entry])

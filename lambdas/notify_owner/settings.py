@@ -17,6 +17,7 @@ class NotifyOwnerSettings(ActionSettings):
     slack_channel  channel of Slack that gets the messages ("": none)
     slack_header_from  name of the secret with the header of its bot
     slack_url      address of Slack's method
+    teams_address_from  name of the secret with the address of a workflow of Teams ("": none)
     namespace      of the metric of issues
     run_bucket     bucket of runs ("": messages have no links)
     report_link_hours  life of a signed link to a report (0: none)
@@ -35,5 +36,6 @@ class NotifyOwnerSettings(ActionSettings):
     report_link_hours: int
     slack_header_from: str = ""
     slack_url: str = "https://slack.com/api/chat.postMessage"
+    teams_address_from: str = ""
     dashboard_url: str = ""
     dashboard_runs: str = ""

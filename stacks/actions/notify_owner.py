@@ -34,6 +34,7 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
             dashboard_url=f"https://{parts.settings.team_dashboard.host}" if parts.settings.team_dashboard.host else "",
             dashboard_runs=parts.settings.team_dashboard.place(parts.runs.bucket_name),
             slack_header_from=parts.settings.notices.slack_secret,
+            teams_address_from=parts.settings.notices.teams_secret,
         ),
     )
     about = "What a job says of its rules cannot be done"
@@ -45,7 +46,11 @@ def create(action: Action, parts: ActionParts) -> QueueBackedFunction:
     if parts.has_webhooks:
         let_publish_to_webhooks(function, parts.bus)
     if parts.settings.notices.slack_channel:
-        _let_post_to_slack(function, parts.settings.notices.slack_secret)
+        why = "Posts the messages of owners to Slack, and reads its answer."
+        _let_read_secret(function, "ReadTheTokenOfSlack", parts.settings.notices.slack_secret, why=why)
+    if parts.settings.notices.teams_secret:
+        why = "Posts the messages of owners to Teams, whose address is a secret."
+        _let_read_secret(function, "ReadTheAddressOfTeams", parts.settings.notices.teams_secret, why=why)
     if parts.settings.notices.report_link_hours:
         _let_open_reports(function, parts)
     about = "A processing job that judges by a rule from a file failed: its owner must know"
@@ -70,13 +75,12 @@ def _let_open_reports(function: lambda_.Function, parts: ActionParts) -> None:
         accept_wildcard(function, where, reason="A run lies where its job's tag says; only reports are opened.")
 
 
-def _let_post_to_slack(function: lambda_.Function, secret_name: str) -> None:
-    """Let the function read the header of Slack's bot: Secrets Manager adds six signs to the name of a secret."""
+def _let_read_secret(function: lambda_.Function, statement: str, secret_name: str, *, why: str) -> None:
+    """Let the function read a secret of that name: Secrets Manager adds six signs to the name."""
     name = f"{secret_name}-??????"
     secret = Stack.of(function).format_arn(
         service="secretsmanager", resource="secret", resource_name=name, arn_format=ArnFormat.COLON_RESOURCE_NAME
     )
-    why = "Posts the messages of owners to Slack, and reads its answer."
-    allow(function, "ReadTheTokenOfSlack", ["secretsmanager:GetSecretValue"], [secret], why=why)
+    allow(function, statement, ["secretsmanager:GetSecretValue"], [secret], why=why)
     where = f"arn:<AWS::Partition>:secretsmanager:<AWS::Region>:<AWS::AccountId>:secret:{name}"
     accept_wildcard(function, where, reason="Secrets Manager adds six signs to the name of a secret.")

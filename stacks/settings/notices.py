@@ -32,8 +32,9 @@ def _check_webhook_url(value: str) -> None:
         return
     if not re.fullmatch(r"https://[A-Za-z0-9.-]+(:\d+)?(/[\w.~%/+-]*)?", value):
         raise ValueError("it must look like 'https://hooks.example.com/trackside', without a query")
-    if re.match(r"https://(hooks\.slack\.com|[^/]*\.webhook\.office\.com)", value):
-        raise ValueError("this address is a secret itself, and would stand in the template: use slack_channel")
+    if re.match(r"https://(hooks\.slack\.com|[^/]*\.(webhook\.office|logic\.azure|powerplatform)\.com)", value):
+        why = "this address is a secret itself, and would stand in the template: use slack_channel or teams_secret"
+        raise ValueError(why)
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class NoticeSettings:
                               who has the message (1 to 12); 0: no such link
     slack_channel             channel of [Slack](actions.md#slack-and-webhooks) that gets what owners get
     slack_secret              name of the secret (Secrets Manager) that holds `Bearer xoxb-…`, its bot's token
+    teams_secret              name of the secret that holds the address of a
+                              [workflow of Teams](actions.md#slack-and-webhooks)
     webhook_url               [HTTPS endpoint](actions.md#slack-and-webhooks) that gets the same as JSON
     webhook_secret            name of the secret that holds its header `Authorization`
     webhook_calls_per_second  calls of it at most (1 to 300)
@@ -59,6 +62,7 @@ class NoticeSettings:
     report_link_hours: int = setting(0, between(0, 12))
     slack_channel: str = setting("", matching(r"|[#\w-]{1,80}", "'C0123456789'"))
     slack_secret: str = setting("", _secret_name("'trackside/slack'"))
+    teams_secret: str = setting("", _secret_name("'trackside/teams'"))
     webhook_url: str = setting("", _check_webhook_url)
     webhook_secret: str = setting("", _secret_name("'trackside/webhook'"))
     webhook_calls_per_second: int = setting(10, between(1, 300))

@@ -30,8 +30,8 @@ DETAIL = {
 EVENT = {"source": "trackside", "detail-type": "TracksideOwnerNotified", "detail": DETAIL}
 
 
-def deployed(url: str) -> tuple[str, Any]:
-    """Return the header with the secret, and the body that the rule's target makes of the event."""
+def webhook_of(url: str) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
+    """Return the header with the secret, the rule and its target, as they are deployed for an address."""
     stack = cdk.Stack(cdk.App(), "Stack")
     context = {"trackside:webhook_url": url, "trackside:webhook_secret": "trackside/webhook"}
     bus = events.EventBus(stack, "Bus")
@@ -42,7 +42,13 @@ def deployed(url: str) -> tuple[str, Any]:
     (target,) = rule["Properties"]["Targets"]
     key = connection["Properties"]["AuthParameters"]["ApiKeyAuthParameters"]
     assert re.fullmatch(r"\{\{resolve:secretsmanager:trackside/webhook.*\}\}", key["ApiKeyValue"])
-    return key["ApiKeyName"], json.loads(render(target, EVENT, rule_arn="arn:x", rule_name="x"))
+    return key["ApiKeyName"], rule["Properties"], target
+
+
+def deployed(url: str) -> tuple[str, Any]:
+    """Return the header with the secret, and the body that the rule's target makes of the event."""
+    header, _, target = webhook_of(url)
+    return header, json.loads(render(target, EVENT, rule_arn="arn:x", rule_name="x"))
 
 
 PAGERDUTY: Mapping[str, Any] = {
