@@ -1,12 +1,11 @@
 # Each target is one line a person can read. `make help` lists them.
 .DEFAULT_GOAL := help
 PYTHON ?= python3
-export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 BIN := .venv/bin
 # Tests start thousands of processes: without byte code on disk each of them would compile the library anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Node.js comes from the machine or, where it has none, from .venv; CDK's Python half looks for it on the PATH.
-export PATH := $(PATH):$(CURDIR)/.venv/bin
+# Node.js comes from the machine or, where it has none or an old one, from .venv; CDK's Python half looks for it on the PATH.
+export PATH := $(CURDIR)/.venv/node:$(PATH):$(CURDIR)/.venv/bin
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
