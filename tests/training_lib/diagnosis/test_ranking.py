@@ -103,6 +103,23 @@ def test_labels_are_wrong_where_something_shows_it_else_the_cause_is_unknown(
     assert [one.cause for one in suspicions_of(signs, WEIGHTS, hints=hints)][:1] == causes
 
 
+@pytest.mark.parametrize(
+    ("signs", "is_named"),
+    [
+        pytest.param([Sign("found:loss-spike")], False, id="the loss broke"),
+        pytest.param([Sign("found:loss-spike"), Sign("loss-not-finite")], False, id="it is not finite"),
+        pytest.param([Sign("found:loss-spike"), Sign("broke-suddenly", False)], False, id="it grew before"),
+        pytest.param(
+            [Sign("found:loss-spike"), Sign("loss-not-finite"), Sign("broke-suddenly")], True, id="out of the blue"
+        ),
+        pytest.param([Sign("found:loss-spike"), Sign("shown:non-finite-data")], True, id="seen in the data"),
+    ],
+)
+def test_the_data_hold_nan_where_something_shows_it(signs: list[Sign], is_named: bool) -> None:
+    found = suspicions_of(signs, weights(), hints={})
+    assert (Cause.NON_FINITE_DATA in {one.cause for one in found}) is is_named
+
+
 def test_a_rule_without_a_row_counts_by_its_own_causes() -> None:
     hints = {"new-rule": (Suspicion(Cause.STALLED), Suspicion(Cause.DATA_ORDER))}
     found = suspicions_of([Sign("found:new-rule")], WEIGHTS, hints=hints)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.training_lib.rules.tables import every_case
 from trackside.contracts.cause import Cause
-from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, OptimizerFacts
-from trackside.contracts.observations import CLASS_WEIGHTS, IGNORED_CLASS
+from trackside.contracts.model_facts import LossFacts, ModelFacts, ModuleFacts, OptimizerFacts, ProgramFacts
+from trackside.contracts.observations import CLASS_WEIGHTS, DRAW_WEIGHTS, IGNORED_CLASS
 from trackside.contracts.verdict import Severity
 from trackside.rules.models.class_imbalance import ClassImbalance, certain_imbalance, imbalance
 from trackside.testing.rule_case import RuleCase, assert_case, replay
@@ -57,6 +57,11 @@ def of_rows(*classes: int) -> ModelFacts:
 def weighing(*weights: float) -> ModelFacts:
     """Facts with a loss that weighs the classes so."""
     return ModelFacts(losses=(replace(PLAIN, is_weighted=True, observed={CLASS_WEIGHTS: weights}),))
+
+
+def drawing(ratio: float, *weights: float) -> ModelFacts:
+    """Facts with a sampler whose weights differ by that ratio, and a loss that weighs the classes so."""
+    return replace(weighing(*weights), program=ProgramFacts(observed={DRAW_WEIGHTS: ratio}))
 
 
 def padded() -> Any:
@@ -102,6 +107,13 @@ CASES = [
     case("weights of all classes in their order", drawn(0.6, 0.3, 0.1), facts=weighing(0.5, 1.1, 3.3)),
     case("weights that favour one class of many on purpose", drawn(0.3, 0.4, 0.3), facts=weighing(1.0, 2.0, 1.0)),
     case("weights for fewer classes than labels have", drawn(0.6, 0.3, 0.1), facts=weighing(1.8, 0.9)),
+    case("weights and a sampler", drawn(0.34, 0.33, 0.33), fires=True, facts=drawing(9.0, 0.5, 1.1, 4.5)),
+    case("weights of yes and a sampler", drawn(0.5, 0.5), fires=True, facts=drawing(19.0, 1.0, 20.0)),
+    case("a sampler alone", drawn(0.5, 0.5), facts=drawing(19.0, 1.0, 1.0)),
+    case("weights of even classes without a sampler", drawn(0.5, 0.5), facts=weighing(1.0, 20.0)),
+    case("half of it by the sampler, half by weights", drawn(0.75, 0.25), facts=drawing(3.0, 1.0, 3.0)),
+    case("costs of a mistake beside a sampler", drawn(0.5, 0.5), facts=drawing(19.0, 1.0, 3.0)),
+    case("weights for more classes than are drawn", drawn(0.5, 0.5), facts=drawing(9.0, 1.0, 9.0, 9.0)),
     case("a class that the loss ignores", drawn(0.25, 0.25, 0.25, 0.25), fires=True, facts=IGNORING),
     case("a class that the loss ignores of words", drawn(0.25, 0.75), facts=replace(IGNORING, modules=WORDS)),
     case("padding that the loss ignores", [padded() for _ in range(20)], facts=IGNORING),

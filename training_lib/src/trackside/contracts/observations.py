@@ -504,6 +504,13 @@ SHARED_RANDOMNESS = Observation(
     '("Crops.rng"), or "worker_init_fn"',
     "program",
 )
+DRAW_WEIGHTS = Observation(
+    "draw_weights",
+    0.0,
+    "largest weight by which a DataLoader's WeightedRandomSampler draws rows over the smallest, where it has at most 20 "
+    "different ones; 0 without one",
+    "program",
+)
 DRIFTING_DATA = Observation(
     "drifting_data",
     "",

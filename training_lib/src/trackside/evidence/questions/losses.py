@@ -44,7 +44,7 @@ def loss_not_finite(known: Known) -> Answer:
     return "the loss is not finite" if not all(np.isfinite(column.values[-1]) for column in columns) else False
 
 
-@question(supports=(Cause.NON_FINITE_DATA,))
+@question(supports=(Cause.NON_FINITE_DATA,), proves=(Cause.NON_FINITE_DATA,))
 def broke_suddenly(known: Known) -> Answer:
     """The loss became non-finite without growing before."""
     broken = [

@@ -9,14 +9,14 @@ from itertools import combinations
 
 from trackside.contracts.capture_request import CollectionRequest, Schedule
 from trackside.contracts.cause import Cause
-from trackside.contracts.observations import CLASS_WEIGHTS
+from trackside.contracts.observations import CLASS_WEIGHTS, DRAW_WEIGHTS
 from trackside.contracts.verdict import Finding, Severity
 from trackside.evidence.suspects import Suspect
 from trackside.rules.details import Details
 from trackside.rules.findings import finding_of
 from trackside.rules.rule import FoldingRule, parameter
 from trackside.situation.aims import has_several_aims
-from trackside.situation.constants import ERRORS, NEARLY_ALL, TRACE, TWICE, VALUES_OF_A_LEVEL
+from trackside.situation.constants import ERRORS, HALF_AS_MUCH_AGAIN, NEARLY_ALL, TRACE, TWICE, VALUES_OF_A_LEVEL
 from trackside.situation.labels import SeenLabels, with_labels_of
 from trackside.trial.window import Window
 
@@ -24,9 +24,10 @@ _OF_SEQUENCES = frozenset({"embedding", "recurrent", "attention"})
 _OF_CLASSES = frozenset({"CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss"})
 
 
-UNEVEN, WEIGHTED, IGNORED, ALONE = (
+UNEVEN, WEIGHTED, TWICE_EVEN, IGNORED, ALONE = (
     "commonest class over rarest",
     "commonest class over rarest as weighted",
+    "largest weight of a class over the smallest, of classes drawn evenly",
     "share of the labels that the loss ignores",
     "share of the labels that are of one class",
 )
@@ -59,7 +60,9 @@ class ClassImbalance(FoldingRule):
         2. It fires where r > `threshold_imbalance`, with the rarest class's count m put up by its error, 2 sqrt(m).
         3. A loss that was given weights of classes or samples (`weight`, `pos_weight`) makes up for it: silent. But
            where the weights of classes rise with their counts, though the commonest class certainly comes twice as
-           often as the rarest, they are upside down: it fires with the ratio that they make of r.
+           often as the rarest, they are upside down: it fires with the ratio that they make of r. And where a
+           WeightedRandomSampler draws the classes evenly already, by weights as unlike as those of the loss (a third
+           more or less), their imbalance is made up for twice.
         4. Labels of a class that the loss ignores (`ignore_index`) are in no count. It fires where they are more than
            5 % of all and come in random order among the others; in a row they are padding, as is expected where the
            model has layers for sequences.
@@ -101,12 +104,13 @@ class ClassImbalance(FoldingRule):
     likely_causes = (Cause.CLASS_IMBALANCE, Cause.WRONG_LOSS, Cause.WRONG_LABELS)
     suspects = (
         Suspect(Cause.WRONG_LOSS, "the weights of classes rise with their counts: {comparison}", (WEIGHTED,)),
+        Suspect(Cause.WRONG_LOSS, "the sampler makes up for it already, and draws classes evenly", (TWICE_EVEN,)),
         Suspect(Cause.WRONG_LOSS, "the loss ignores labels of a class that comes: {comparison}", (IGNORED,)),
         Suspect(Cause.WRONG_LABELS, "all labels that were seen are of one class", (ALONE,)),
         Suspect(Cause.CLASS_IMBALANCE, only=(UNEVEN,)),
     )
     what_to_do = (
-        "Weight the classes in the loss, or sample them evenly (WeightedRandomSampler).",
+        "Weight the classes in the loss, or sample them evenly (WeightedRandomSampler): one of both.",
         "Where all labels are of one class, add samples of the others: draw negatives, or read all folders.",
         "Judge the model class by class: recall of the rare ones, not accuracy.",
     )
@@ -190,15 +194,34 @@ def upside_down(counts: Mapping[str, int], weights: Sequence[float]) -> float | 
     return ratio if rising > falling and ratio > imbalance(counts) else None
 
 
+def twice_even(counts: Mapping[str, int], weights: Sequence[float], drawn: float) -> bool:
+    """Return True if classes are drawn evenly by weights, and a loss weighs them as much once more.
+
+    Args:
+        counts: Number of labels by class, as drawn.
+        weights: Weight of each class in the loss.
+        drawn: Largest weight of a row in the draw over the smallest.
+    """
+    if min(weights, default=0.0) <= 0 or len(counts) < len(weights):
+        return False
+    ratio = max(weights) / min(weights)
+    is_same = min(ratio, drawn) > TWICE and max(ratio, drawn) < HALF_AS_MUCH_AGAIN * min(ratio, drawn)
+    return is_same and certain_imbalance(counts) < HALF_AS_MUCH_AGAIN
+
+
 def _as_counted(window: Window, counts: Mapping[str, int], *, limit: float) -> tuple[str, float, float] | None:
     """Return the measure of the imbalance, its value and its limit; None if the loss counts classes evenly."""
     losses = window.facts.losses if window.facts is not None else ()
     if not any(loss.is_weighted for loss in losses):
         is_uneven = certain_imbalance(counts) > limit
         return (UNEVEN, imbalance(counts), limit) if is_uneven else None
-    weights = {CLASS_WEIGHTS.of(loss) for loss in losses if loss.is_weighted}
-    ratio = upside_down(counts, weights.pop()) if len(weights) == 1 else None
-    return None if ratio is None else (WEIGHTED, ratio, imbalance(counts))
+    found = {CLASS_WEIGHTS.of(loss) for loss in losses if loss.is_weighted}
+    weights = found.pop() if len(found) == 1 else ()
+    ratio = upside_down(counts, weights)
+    if ratio is not None:
+        return WEIGHTED, ratio, imbalance(counts)
+    drawn = DRAW_WEIGHTS.of(window.facts.program) if window.facts is not None else 0.0
+    return (TWICE_EVEN, max(weights) / min(weights), TWICE) if twice_even(counts, weights, drawn) else None
 
 
 def _is_of_one_class(window: Window, names: Sequence[str], seen: SeenLabels, counts: Mapping[str, int]) -> bool:
