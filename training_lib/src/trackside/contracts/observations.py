@@ -507,7 +507,7 @@ SHARED_RANDOMNESS = Observation(
 DRAW_WEIGHTS = Observation(
     "draw_weights",
     0.0,
-    "largest weight by which a DataLoader's WeightedRandomSampler draws rows over the smallest, where it has at most 20 "
+    "largest weight by which a DataLoader's WeightedRandomSampler draws rows over the smallest, of at most 20 "
     "different ones; 0 without one",
     "program",
 )

@@ -30,6 +30,7 @@ from trackside.contracts.run.recorded_names import (
     DATA_SECONDS,
     DOUBLE_BEGINS,
     EPOCH,
+    EVALUATED_ROWS_OVERLAP,
     EVALUATED_ROWS_TRAINED_ON,
     EVALUATION_SECONDS,
     GRADIENTS_AGAINST_PREDICTIONS,
@@ -252,6 +253,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         EVALUATED_ROWS_TRAINED_ON,
         "mean",
         "share of the rows of the evaluation before this step that the training had had, of its pass with the least",
+    ),
+    StepNumber(
+        EVALUATED_ROWS_OVERLAP,
+        "mean",
+        "share of these rows, held out from a first pass that was seen whole, that begin and end within rows of it",
     ),
     StepNumber(
         HELD_OUT_INPUTS_CHANGED,

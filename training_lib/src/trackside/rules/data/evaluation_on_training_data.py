@@ -1,4 +1,4 @@
-"""evaluation-on-training-data: each evaluation sees rows that were trained on, and no others."""
+"""evaluation-on-training-data: each evaluation sees rows that were trained on, or that overlap with such."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
-from trackside.contracts.run.recorded_names import EVALUATED_ROWS_TRAINED_ON
+from trackside.contracts.run.recorded_names import EVALUATED_ROWS_OVERLAP, EVALUATED_ROWS_TRAINED_ON
 from trackside.contracts.verdict import Finding
 from trackside.evidence.suspects import Suspect
 from trackside.rules.findings import finding_of
@@ -17,11 +17,12 @@ from trackside.rules.rule import Rule, parameter
 from trackside.trial.window import Window
 
 MEASURE = "share of the evaluated rows that were trained on"
+OVERLAP = "share of the held-out rows that begin and end within rows that were trained on"
 
 
 @dataclass(frozen=True)
 class EvaluationOnTrainingData(Rule):
-    """Each evaluation sees rows that were trained on, and no others.
+    """Each evaluation sees rows that were trained on and no others, or rows that overlap with such.
 
     Why it matters:
         A loop that is given the training loader twice, or a split that was drawn before the data were copied, measures
@@ -41,6 +42,11 @@ class EvaluationOnTrainingData(Rule):
            evaluation, of 256 rows of each call. Without a call of `score` there is none.
         4. Of XGBoost and LightGBM only a boosting with early stopping is judged: it fires where each set that may end
            it is the training set, or has its rows in their order.
+
+        5. Windows of one series that are split at random share most of their steps. Of rows that are held out it looks
+           up the first and the last five steps, along each axis of rows of up to two, among those of the training, but
+           for their own ends. It fires where more than `overlap` of both are found. Where later steps are held out, no
+           row ends in what was trained on. Data of up to 65,536 rows and 256 batches; no tokens, no few-valued rows.
 
         Passes with fewer than 32 different rows are silent, and rows of fewer than 8 numbers, data of which a tenth and
         more is equal, rows that augmentation changes or that are padded to another length, and data of PyTorch that
@@ -69,34 +75,38 @@ class EvaluationOnTrainingData(Rule):
     paced = True
     since = "0.1"
     likely_causes = (Cause.DATA_LEAKAGE,)
-    suspects = (Suspect(Cause.DATA_LEAKAGE, "{observed:.0%} of the rows of each evaluation had been trained on"),)
+    suspects = (
+        Suspect(Cause.DATA_LEAKAGE, "{observed:.0%} of the rows of each evaluation had been trained on", (MEASURE,)),
+        Suspect(
+            Cause.DATA_LEAKAGE, "windows of one series are on both sides: {observed:.0%} lie in others", (OVERLAP,)
+        ),
+    )
     shows_its_cause = True
     what_to_do = (
         "Give the evaluation the loader of the data that are held back, not that of the training.",
-        "Split first, then copy, window or augment: rows of one origin belong to one side.",
+        "Split first, then copy, window or augment: rows of one origin belong to one side, of a series the later ones.",
         "If training rows are evaluated on purpose, evaluate held-back rows too, or skip this rule.",
     )
 
     share: float = parameter(0.9, "share of the evaluated rows that were trained on", minimum=0, maximum=1)
+    overlap: float = parameter(0.6, "share of held-out rows that overlap with the training's", minimum=0, maximum=1)
     evaluations: int = parameter(2, "newest evaluations that are looked at", minimum=1)
 
     def check(self, window: Window) -> Iterable[Finding]:
         """Return one finding per worker."""
-        for column in window.statistic(EVALUATED_ROWS_TRAINED_ON, "mean", mode=None):
-            count = min(self.evaluations, len(column.values)) if window.is_last else self.evaluations
-            least = least_of_newest(column.values, evaluations=count)
-            if least is None or least < self.share:
-                continue
-            known = np.flatnonzero(column.values < self.share)
-            first = int(known[-1]) + 1 if known.size else 0
-            yield finding_of(
-                window,
-                column,
-                MEASURE,
-                least,
-                above=min(self.share, float(np.nextafter(least, -1))),
-                since=int(column.steps[first]),
-            )
+        for name, measure, limit in (
+            (EVALUATED_ROWS_TRAINED_ON, MEASURE, self.share),
+            (EVALUATED_ROWS_OVERLAP, OVERLAP, self.overlap),
+        ):
+            for column in window.statistic(name, "mean", mode=None):
+                count = min(self.evaluations, len(column.values)) if window.is_last else self.evaluations
+                least = least_of_newest(column.values, evaluations=count)
+                if least is None or least < limit:
+                    continue
+                known = np.flatnonzero(column.values < limit)
+                since = int(column.steps[int(known[-1]) + 1 if known.size else 0])
+                above = min(limit, float(np.nextafter(least, -1)))
+                yield finding_of(window, column, measure, least, above=above, since=since)
 
     def lacks(self, window: Window) -> str:
         """Name the missing input: rows of enough evaluations."""

@@ -24,6 +24,7 @@ from trackside.contracts.run.recorded_names import (
     BATCHES_READY,
     DATA_PROCESSOR_WAIT_SECONDS,
     EPOCH,
+    EVALUATED_ROWS_OVERLAP,
     EVALUATED_ROWS_TRAINED_ON,
     HELD_OUT_INPUTS_CHANGED,
     HELD_OUT_INPUTS_OWN_STATISTICS,
@@ -293,7 +294,7 @@ class BatchSource:
             return
         added[ROWS_REPEATED, "mean"] = seen.drawn.repeated_share
         if seen.passes == 1:  # the rows of later passes are the same, or changed anew
-            self._rows.train(batch)
+            self._rows.train(iterator, batch)
         found = fingerprint(batch)
         if found is not None:
             added[BATCH, "mean"] = float(found.number)
@@ -306,12 +307,14 @@ class BatchSource:
 
     def _add_evaluated(self, added: Any, iterator: Any) -> None:
         """Add the numbers of the evaluation that has ended."""
-        share, held_out = self._rows.share(besides=iterator), self._held_out.take()
-        if share is not None:
-            added[EVALUATED_ROWS_TRAINED_ON, "mean"] = share
+        rows, held_out = self._rows.take(besides=iterator), self._held_out.take()
+        if rows is not None:
+            added[EVALUATED_ROWS_TRAINED_ON, "mean"] = rows.share
+        if rows is not None and rows.overlap is not None:
+            added[EVALUATED_ROWS_OVERLAP, "mean"] = rows.overlap
         if held_out.changed is not None:
             added[HELD_OUT_INPUTS_CHANGED, "mean"] = held_out.changed
-        if held_out.own_statistics is not None and share == 0:
+        if held_out.own_statistics is not None and rows is not None and not rows.share:
             added[HELD_OUT_INPUTS_OWN_STATISTICS, "mean"] = held_out.own_statistics
 
     def _look_at_rows(self, iterator: Any, rows: Any) -> None:

@@ -1,4 +1,4 @@
-"""The rows of evaluations that were trained on: their share, by digests of rows.
+"""The rows of evaluations that were trained on, or overlap with such: their share, by digests of rows.
 
 A row is what the tensors of a batch hold at one place of their first dimension, inputs and labels together. Of each row
 some 64 elements of each tensor are read. Rows that augmentation changes, or that are padded to another length, are
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from trackside.frameworks.pytorch.data.fingerprint import rows_of
+from trackside.frameworks.pytorch.data.overlapping_rows import Ends, OverlappingRows
 from trackside.frameworks.pytorch.ground.batch_tensors import readable_tensors
+from trackside.frameworks.pytorch.ground.script_objects import length_of
 
 MOST_REMEMBERED = 1 << 16  # rows of the training
 MOST_OF_A_BATCH = 1024  # rows of one batch of the training
@@ -23,6 +25,18 @@ EVALUATED_BATCHES, EVALUATED_ROWS = 8, 32  # of each pass of an evaluation, and 
 FEWEST_ROWS = 32  # different ones of a pass that is judged
 FEWEST_ELEMENTS = 8  # of a row: smaller ones are equal by chance
 _MOST_ALIKE = 0.1  # share of the training's rows that come twice in a pass: the data have few different rows
+_OF_TRAINING = 0.5  # share of a pass that was trained on, from which it is one over the training data
+
+
+class Evaluated(NamedTuple):
+    """The findings of one evaluation, of the pass with the least.
+
+    share    share of its rows that were trained on
+    overlap  share of its rows that begin and end within others that were trained on; None if that cannot be judged
+    """
+
+    share: float
+    overlap: float | None
 
 
 class _Pass:
@@ -33,6 +47,11 @@ class _Pass:
         self.batches = 0
         self.rows: set[int] = set()
         self.known = 0
+        self.ends = Ends.of_axes()
+
+    @property
+    def share(self) -> float:
+        return self.known / len(self.rows)
 
 
 class EvaluatedRows:
@@ -42,21 +61,38 @@ class EvaluatedRows:
         self._trained: set[int] = set()
         self._count = self._again = 0
         self._passes: list[_Pass] = []
+        self._overlapping = OverlappingRows()
+        self._dataset = 0  # id of the newest whose rows were remembered
+        self._batches, self._length = 0, -1  # of it, and of a pass over it
 
     @property
     def is_waiting(self) -> bool:
-        """True if an evaluation was looked at since `share` was taken."""
+        """True if an evaluation was looked at since it was taken."""
         return bool(self._passes)
 
-    def train(self, batch: Any) -> None:
+    @property
+    def _knows_all(self) -> bool:
+        """True if all rows of the newest data of the training are remembered: others are held out."""
+        return self._batches == self._length and len(self._trained) < MOST_REMEMBERED
+
+    def train(self, iterator: Any, batch: Any) -> None:
         """Remember the rows of a batch of the first pass over the training data, in which each row comes once.
 
         Args:
+            iterator: That of its pass.
             batch: The batch, as a DataLoader returned it.
         """
         if len(self._trained) >= MOST_REMEMBERED:
             return
+        if self._dataset != id(iterator._dataset):
+            self._dataset, self._batches, self._overlapping = id(iterator._dataset), 0, OverlappingRows()
+            self._length = length_of(iterator._index_sampler) or -1
+        self._batches += 1
         digests = row_digests(batch, most=MOST_OF_A_BATCH)
+        if 0 < len(digests) < MOST_OF_A_BATCH:
+            self._overlapping.train(batch)
+        else:
+            self._length = -1  # not all of them are remembered
         self._count += len(digests)
         self._again += sum(digest in self._trained for digest in digests)
         self._trained.update(digests)
@@ -74,21 +110,25 @@ class EvaluatedRows:
             if digest not in newest.rows:
                 newest.rows.add(digest)
                 newest.known += digest in self._trained
+        if self._knows_all:
+            self._overlapping.evaluate(newest.ends, batch, most=EVALUATED_ROWS)
 
-    def share(self, *, besides: Any) -> float | None:
-        """Return the share of the newest evaluation's rows that were trained on, of the pass with the least.
+    def take(self, *, besides: Any) -> Evaluated | None:
+        """Return the findings of the newest evaluation, and forget it.
 
-        None if no pass had enough different rows, or if rows of the training are often equal. Forget the evaluation.
+        None if no pass had enough different rows, or if rows of the training are often equal.
 
         Args:
             besides: The iterator of the training. Its first batch may come before the model is put into training mode.
         """
-        passes = [one for one in self._passes if one.iterator() is not besides]
-        shares = [one.known / len(one.rows) for one in passes if len(one.rows) >= FEWEST_ROWS]
+        passes = [one for one in self._passes if one.iterator() is not besides and len(one.rows) >= FEWEST_ROWS]
         self._passes = []
-        if not shares or self._again > _MOST_ALIKE * self._count:
+        if not passes or self._again > _MOST_ALIKE * self._count:
             return None
-        return min(shares)
+        held_out = [one for one in passes if one.share < _OF_TRAINING] if self._knows_all else []
+        found = [self._overlapping.share(one.ends) for one in held_out]
+        overlaps = [overlap for overlap in found if overlap is not None]
+        return Evaluated(min(one.share for one in passes), min(overlaps, default=None))
 
 
 def row_digests(batch: Any, *, most: int) -> Sequence[int]:
