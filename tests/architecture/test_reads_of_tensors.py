@@ -54,6 +54,7 @@ OURS: dict[tuple[str, str], str] = {
     ): _SAMPLED,
     ("adapters/keras/facts.py", "_looks_untrained"): "an array of NumPy",
     ("frameworks/pytorch/data/held_out_inputs.py", "*"): "inputs from `readable_tensors`, and sums of them",
+    ("frameworks/pytorch/data/held_out_labels.py", "*"): "labels from `readable_tensors`, and their counts",
     ("frameworks/pytorch/data/overlapping_rows.py", "*"): "rows from `readable_tensors`, and digests of them",
     **{
         ("frameworks/pytorch/losses/attention.py", name): "numbers of `_fused` and `_by_hand`"

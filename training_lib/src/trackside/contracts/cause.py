@@ -103,6 +103,7 @@ class Cause(str, Enum):
     MISPLACED_TARGETS = "misplaced-targets"
     TRAINED_TARGET = "trained-target"
     FLAT_FUNCTION = "flat-function"
+    SORTED_SPLIT = "sorted-split"
 
 
 @dataclass(frozen=True)
@@ -324,6 +325,10 @@ EXPLANATIONS = {
     Cause.FLAT_FUNCTION: Explanation(
         "a function without a slope, as round or sign, lets no gradient through to weights",
         "Pass gradients straight through: x + (x.round() - x).detach().",
+    ),
+    Cause.SORTED_SPLIT: Explanation(
+        "the data were cut in the order in which they lie, and classes are on one side alone",
+        "Shuffle before the split, or split each class alike: train_test_split(..., stratify=labels).",
     ),
     Cause.COLLAPSED_VIEWS: Explanation(
         "the model gives nearly the same for all samples, so that two views of one are alike for nothing",

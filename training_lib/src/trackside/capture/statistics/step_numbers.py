@@ -37,6 +37,8 @@ from trackside.contracts.run.recorded_names import (
     GRADIENTS_KEPT,
     HELD_OUT_INPUTS_CHANGED,
     HELD_OUT_INPUTS_OWN_STATISTICS,
+    HELD_OUT_LABELS_HIGHEST,
+    HELD_OUT_LABELS_UNTRAINED,
     HELD_OUT_SCORE,
     LABELLED_ENDS,
     LABELLED_PADDING,
@@ -270,6 +272,12 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         "mean",
         "share of the columns of its inputs with mean 0 and deviation 1 over all of it, of rows not trained on",
     ),
+    StepNumber(
+        HELD_OUT_LABELS_UNTRAINED,
+        "mean",
+        "share of its labels of classes below 1 % of the training's labels, of its pass with the least",
+    ),
+    StepNumber(HELD_OUT_LABELS_HIGHEST, "mean", "the highest of these classes, from 0; -1 without one"),
     StepNumber(
         HELD_OUT_SCORE,
         "mean",

@@ -27,6 +27,8 @@ EVALUATED_ROWS_TRAINED_ON = "trackside/evaluated_rows_trained_on"
 EVALUATED_ROWS_OVERLAP = "trackside/evaluated_rows_overlap"
 HELD_OUT_INPUTS_CHANGED = "trackside/held_out_inputs_changed"
 HELD_OUT_INPUTS_OWN_STATISTICS = "trackside/held_out_inputs_own_statistics"
+HELD_OUT_LABELS_UNTRAINED = "trackside/held_out_labels_untrained"
+HELD_OUT_LABELS_HIGHEST = "trackside/held_out_labels_highest"
 HELD_OUT_SCORE = "trackside/held_out_score"
 RAN_OUT = "trackside/ran_out"
 UNSPLIT_TREES = "trackside/unsplit_trees"
@@ -112,6 +114,9 @@ _PLAIN = {  # where the words of the name itself would not do
     LARGE_TARGET_ERROR: "the error of the target's large columns",
     BATCH_REPEATED: "a batch that came again",
     ROWS_REPEATED: "rows that came again",
+    HELD_OUT_LABELS_UNTRAINED: "held-out labels of classes that the training lacks",
+    HELD_OUT_LABELS_HIGHEST: "the highest of these classes",
+    EVALUATED_ROWS_OVERLAP: "held-out rows that overlap with the training's",
     LOST_UPDATES: "updates lost to half precision",
     CLIPPING: "the clipping of gradients",
     ATTENTION_LOGIT: "the largest logit of attention",

@@ -42,7 +42,6 @@ class EvaluationOnTrainingData(Rule):
            evaluation, of 256 rows of each call. Without a call of `score` there is none.
         4. Of XGBoost and LightGBM only a boosting with early stopping is judged: it fires where each set that may end
            it is the training set, or has its rows in their order.
-
         5. Windows of one series that are split at random share most of their steps. Of rows that are held out it looks
            up the first and the last five steps, along each axis of rows of up to two, among those of the training, but
            for their own ends. It fires where more than `overlap` of both are found. Where later steps are held out, no

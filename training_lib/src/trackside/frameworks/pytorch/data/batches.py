@@ -28,6 +28,8 @@ from trackside.contracts.run.recorded_names import (
     EVALUATED_ROWS_TRAINED_ON,
     HELD_OUT_INPUTS_CHANGED,
     HELD_OUT_INPUTS_OWN_STATISTICS,
+    HELD_OUT_LABELS_HIGHEST,
+    HELD_OUT_LABELS_UNTRAINED,
     ORDER_SEED_HIGH,
     ORDER_SEED_IS_FIRST,
     ORDER_SEED_LOW,
@@ -39,6 +41,7 @@ from trackside.frameworks.pytorch.data.drawn_rows import DrawnRows
 from trackside.frameworks.pytorch.data.evaluated_rows import EvaluatedRows
 from trackside.frameworks.pytorch.data.fingerprint import fingerprint
 from trackside.frameworks.pytorch.data.held_out_inputs import HeldOutInputs
+from trackside.frameworks.pytorch.data.held_out_labels import HeldOutLabels
 from trackside.frameworks.pytorch.data.order_seed import OrderSeed, order_seed
 from trackside.frameworks.pytorch.data.token_batches import TokenBatches
 from trackside.frameworks.pytorch.ground.script_objects import length_of
@@ -119,6 +122,7 @@ class BatchSource:
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
         self._rows = EvaluatedRows()
         self._held_out = HeldOutInputs()
+        self._labels = HeldOutLabels()
         self.tokens = TokenBatches(roots)
         self._fetched = untraced(protect(self._look))
         self._drawn = untraced(protect(self._look_at_rows))
@@ -264,6 +268,7 @@ class BatchSource:
         if self._is_evaluating():
             self._rows.evaluate(iterator, batch)
             self._held_out.evaluate(iterator, batch)
+            self._labels.evaluate(iterator, batch)
         elif torch.is_grad_enabled():  # else of no model in eval mode: statistics of a normalisation, or a memory
             self._look_at_training(iterator, batch, ready)
 
@@ -295,6 +300,7 @@ class BatchSource:
         added[ROWS_REPEATED, "mean"] = seen.drawn.repeated_share
         if seen.passes == 1:  # the rows of later passes are the same, or changed anew
             self._rows.train(iterator, batch)
+            self._labels.train(iterator, batch)
         found = fingerprint(batch)
         if found is not None:
             added[BATCH, "mean"] = float(found.number)
@@ -307,11 +313,15 @@ class BatchSource:
 
     def _add_evaluated(self, added: Any, iterator: Any) -> None:
         """Add the numbers of the evaluation that has ended."""
+        labels = self._labels.take(besides=[weakref.ref(iterator), *self._rows.of_training])
         rows, held_out = self._rows.take(besides=iterator), self._held_out.take()
         if rows is not None:
             added[EVALUATED_ROWS_TRAINED_ON, "mean"] = rows.share
         if rows is not None and rows.overlap is not None:
             added[EVALUATED_ROWS_OVERLAP, "mean"] = rows.overlap
+        if labels is not None:
+            added[HELD_OUT_LABELS_UNTRAINED, "mean"] = labels.share
+            added[HELD_OUT_LABELS_HIGHEST, "mean"] = float(labels.highest)
         if held_out.changed is not None:
             added[HELD_OUT_INPUTS_CHANGED, "mean"] = held_out.changed
         if held_out.own_statistics is not None and rows is not None and not rows.share:

@@ -71,6 +71,11 @@ class EvaluatedRows:
         return bool(self._passes)
 
     @property
+    def of_training(self) -> list[weakref.ref[Any]]:
+        """The iterators of those passes of the newest evaluation that are over training data."""
+        return [one.iterator for one in self._passes if one.rows and one.share >= _OF_TRAINING]
+
+    @property
     def _knows_all(self) -> bool:
         """True if all rows of the newest data of the training are remembered: others are held out."""
         return self._batches == self._length and len(self._trained) < MOST_REMEMBERED
