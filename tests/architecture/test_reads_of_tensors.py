@@ -62,6 +62,7 @@ OURS: dict[tuple[str, str], str] = {
     },
     ("frameworks/pytorch/losses/description.py", "accuracy"): "`LossInputSource.add` has asked",
     ("frameworks/pytorch/losses/detectors/dropouts.py", "share_of_mask"): "a factor from `kept`",
+    ("frameworks/pytorch/losses/unrelated_noise.py", "*"): "values from `kept`",
     ("frameworks/pytorch/losses/target_places.py", "target_places"): "places that `_place` has computed",
     ("frameworks/pytorch/losses/targets.py", "_share_outside"): "targets from `kept`, or a difference of such",
     ("frameworks/pytorch/statistics/reductions.py", "_read"): _TAKEN,

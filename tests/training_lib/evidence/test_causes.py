@@ -16,6 +16,7 @@ from tests.training_lib.rules.columns import along, falling, steady
 from trackside.contracts.cause import Cause
 from trackside.contracts.model_facts import LossFacts, ModelFacts, OptimizerFacts, ParameterFacts, ProgramFacts
 from trackside.contracts.observations import CLIPPINGS, HAS_EQUAL_ROWS, HAS_GRADIENT, LOOKS_UNTRAINED, ClippingFacts
+from trackside.contracts.run.recorded_names import UNRELATED_NOISE
 from trackside.contracts.verdict import Finding
 from trackside.evidence.causes import BREAKS, CERTAIN, DIVERGES, LEARNS_NOTHING, MOVES_WILDLY, TORN
 from trackside.evidence.question import grown
@@ -63,7 +64,14 @@ CLIPPED = ModelFacts(program=ProgramFacts(observed={CLIPPINGS: (ClippingFacts("n
 SHRINKING = {W: {"update_ratio": steady(1e-3, 101), "l2": falling(1.0, 0.01, 101)}}
 GROWING = {W: {"update_ratio": steady(1e-3, 101), "l2": falling(1.0, 50.0, 101)}}
 
+
+def predicting_noise(looks: list[float], *, level: float = 1.0) -> Window:
+    """A run whose targets were noise at some looks, and nothing of it was read."""
+    return window({UNRELATED_NOISE: {"mean": along(looks, every=5)}, LOSS: {"mean": steady(level, 101)}})
+
+
 CAUSES = [
+    pytest.param(predicting_noise([0.0, 1.0, 1.0, 1.0, 1.0]), Cause.WRONG_LABELS, id="noise-drawn-again"),
     pytest.param(window({"trackside/gradients_kept": {"mean": steady(1.0, 101)}}), Cause.MISSING_ZERO_GRAD, id="kept"),
     pytest.param(window(facts=losing(input_from="softmax")), Cause.DOUBLE_SOFTMAX, id="softmax-twice"),
     pytest.param(window(facts=losing(scale=-1.0)), Cause.LOSS_SIGN, id="sign"),
@@ -99,6 +107,10 @@ UNSUSPICIOUS = [
     pytest.param(window(SHRINKING), id="shrinking-without-decay"),
     pytest.param(window(facts=decaying(0.01)), id="usual-decay"),
     pytest.param(window({G: {"l2": steady(1e-3, 101)}}), id="small-gradients"),
+    pytest.param(predicting_noise([1.0] * 3), id="noise-at-too-few-looks"),
+    pytest.param(predicting_noise([1.0, 1.0, 0.0, 1.0]), id="noise-that-is-read"),
+    pytest.param(predicting_noise([1.0] * 6, level=0.95), id="some-of-the-noise-is-learned"),
+    pytest.param(predicting_noise([1.0] * 6, level=3.0), id="a-loss-of-another-scale"),
     pytest.param(RuleCase("an old run", {LOSS: {0: 2.3}}).window, id="nothing-is-known"),
 ]
 

@@ -7,7 +7,7 @@ import math
 from trackside.contracts.cause import Cause
 from trackside.contracts.observations import HAS_EQUAL_ROWS, LABEL_SMOOTHING
 from trackside.evidence.question import Answer, Known, changed, changed_at_first, grown, times_as_large
-from trackside.evidence.questions import gradients, program, rates, weights
+from trackside.evidence.questions import gradients, labels, program, rates, weights
 from trackside.evidence.suspects import FirstOf, Suspect, Suspects
 from trackside.situation.breakage import growth_before, undefined_value
 from trackside.situation.constants import GROWN, LOOKED_BACK, REPLACED, SUDDEN, VISIBLE, WILD
@@ -124,6 +124,7 @@ BREAKS: Suspects = (
 
 LEARNS_NOTHING: Suspects = (
     *OF_THE_PROGRAM,
+    Suspect(Cause.WRONG_LABELS, labels.unrelated_noise),
     Suspect(Cause.LEARNING_RATE_SCHEDULE, rates.rate_collapsed),
     Suspect(Cause.CLIPPING_TOO_LOW, gradients.clipped_away),
     Suspect(Cause.DEAD_UNITS, gradients.zero_gradients),

@@ -143,5 +143,5 @@ def test_dense_targets_are_looked_at_a_few_times(
     with capturing(tmp_path, statistics=StatisticsRequest()):
         colour(is_flipped=is_flipped, is_dense=is_dense)
     found = column(opened(tmp_path), TURNED_TARGETS, "mean")
-    assert len(found) == (module._MOST_TURNED if is_dense else 0)
+    assert len(found) == (module._MOST_OF_TARGETS if is_dense else 0)
     assert all(least <= share <= most for share in found.values())

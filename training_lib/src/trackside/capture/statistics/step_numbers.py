@@ -75,6 +75,7 @@ from trackside.contracts.run.recorded_names import (
     TOKEN_WEIGHTS,
     TURNED_TARGETS,
     UNLABELLED_ROWS,
+    UNRELATED_NOISE,
     UNSPLIT_TREES,
     UNTRAINED_TOKENS,
     UPDATE_SIZE,
@@ -189,6 +190,11 @@ STEP_NUMBERS: tuple[StepNumber, ...] = (
         TURNED_TARGETS,
         "mean",
         "share of the samples with a dense target that fits once it is flipped or rotated, less what chance does",
+    ),
+    StepNumber(
+        UNRELATED_NOISE,
+        "mean",
+        "1 where the target of a squared error is normal noise that no layer reads any of, else 0; at twelve looks",
     ),
     StepNumber(
         TARGET_SCALE,

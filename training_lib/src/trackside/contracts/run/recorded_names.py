@@ -18,6 +18,7 @@ BATCH_OF_ONE_ROW = "trackside/batch_of_one_row"
 SAME_VIEWS = "trackside/same_views"
 VIEW_SPREAD = "trackside/view_spread"
 TURNED_TARGETS = "trackside/turned_targets"
+UNRELATED_NOISE = "trackside/unrelated_noise"
 TARGET_SCALE = "trackside/target_scale"
 SMALL_TARGET_ERROR = "trackside/small_target_error"
 LARGE_TARGET_ERROR = "trackside/large_target_error"
@@ -101,6 +102,7 @@ _PLAIN = {  # where the words of the name itself would not do
     SAME_VIEWS: "two views of one input that are the same",
     VIEW_SPREAD: "the spread of the outputs for two views",
     TURNED_TARGETS: "targets that lie otherwise than their inputs",
+    UNRELATED_NOISE: "noise to predict that the model reads nothing of",
     TARGET_PLACES: "the places of the loss's targets",
     LABELLED_PROMPTS: "rows with a label on their first token",
     UNLABELLED_ROWS: "rows without a label",

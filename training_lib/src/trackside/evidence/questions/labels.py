@@ -9,10 +9,15 @@ from numpy.typing import NDArray
 
 from trackside.contracts.cause import Cause
 from trackside.contracts.errors import TensorNotSavedError
+from trackside.contracts.run.recorded_names import UNRELATED_NOISE
 from trackside.evidence.question import Answer, Known, question
 from trackside.evidence.questions import gradients, losses, weights
 from trackside.situation.constants import (
+    A_HANDFUL,
+    A_TENTH_MORE,
     ABOUT_EQUAL,
+    ALL_BUT_CHANCE,
+    ENOUGH_STEPS,
     ERRORS,
     LABELS_OF_A_CLASS,
     MOST_READ,
@@ -25,8 +30,10 @@ from trackside.situation.inputs import Neighbours, inputs_differ, neighbours_of
 from trackside.situation.labels import as_classes
 from trackside.situation.losses import guessing
 from trackside.situation.losses.guessing import labels_of
-from trackside.situation.losses.losses import TRAINING_MODES, training_losses
+from trackside.situation.losses.losses import TRAINING_MODES, finite, training_losses
 from trackside.trial.window import Column, Window
+
+_DRAWN_AGAIN = "targets are normal noise, and no layer reads any of it: was it drawn a second time?"
 
 
 @question(supports=(Cause.WRONG_LABELS,), explains=(Cause.OVERFITTING,), proves=(Cause.WRONG_LABELS,))
@@ -65,6 +72,21 @@ def unequal_classes(known: Known) -> Answer:
             return None
         answer = False
     return answer
+
+
+@question(supports=(Cause.WRONG_LABELS,), proves=(Cause.WRONG_LABELS,))
+def unrelated_noise(known: Known) -> Answer:
+    """The targets are standard normal noise, nothing of it is read, and the loss is all of its variance."""
+    window = known.window
+    columns = window.statistic(UNRELATED_NOISE, "mean", mode=None)
+    newest = [column.values[-A_HANDFUL:] for column in columns if len(column.values) >= A_HANDFUL]
+    if not newest:
+        return None
+    losses_now = [finite(column)[1] for column in training_losses(window)]
+    levels = [float(values[len(values) // 2 :].mean()) for values in losses_now if len(values) >= ENOUGH_STEPS]
+    has_noise = all(values.min() == 1 for values in newest)
+    is_all = bool(levels) and all(ALL_BUT_CHANCE <= level <= A_TENTH_MORE for level in levels)
+    return _DRAWN_AGAIN if has_noise and is_all else False
 
 
 @question(refutes=(Cause.CLASS_IMBALANCE,))

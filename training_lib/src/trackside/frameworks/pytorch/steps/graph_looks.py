@@ -29,6 +29,7 @@ from trackside.contracts.run.recorded_names import (
     TARGET_SCALE,
     TOKEN_WEIGHTS,
     TURNED_TARGETS,
+    UNRELATED_NOISE,
     VIEW_SPREAD,
     loss_term,
     loss_term_guess,
@@ -42,6 +43,7 @@ from trackside.frameworks.pytorch.losses.terms import TermGradients
 from trackside.frameworks.pytorch.losses.token_weights import TokenWeights
 from trackside.frameworks.pytorch.losses.turned_targets import turned_share
 from trackside.frameworks.pytorch.losses.twin_views import views_of
+from trackside.frameworks.pytorch.losses.unrelated_noise import unrelated_noise
 from trackside.frameworks.pytorch.statistics.readings import PyTorchStatistics
 
 MOST_PARAMETERS = 16  # whose gradients are measured before they are averaged
@@ -53,7 +55,7 @@ _ALARM, _DENSE_STEPS = 1.25, 10  # times the usual logit; steps that are looked 
 _REMEMBERED = 50
 _CALM_INTERVALS = 4  # usual intervals after a burst, in which no other begins
 _INTERVAL_AT_FIRST = 50
-_MOST_TURNED = 12  # looks at the sides of dense targets
+_MOST_OF_TARGETS = 12  # looks at the sides of dense targets, and at noise
 _FEW_MISSES = 2  # further looks for tokens in a model without any
 _PLACES_AT_FIRST = 12  # steps, at each of which the places of targets are looked at
 _REGULAR_UNTIL = 200  # where few looks are taken, they lie at irregular places: see `capture/ground/irregular.py`
@@ -101,7 +103,7 @@ class GraphLooks:
         self._is_open = False
         self._weights: TokenWeights | None = None  # of the open step, at steps that look at terms
         self._view_misses = 0
-        self._turned_looks = _MOST_TURNED
+        self._target_looks = _MOST_OF_TARGETS
         self._other_places = _PLACES_AT_FIRST
         self._attention = _AttentionPace()
         self.backward_begins: Callable[[torch.Tensor], None] = protect(self._backward_begins)
@@ -130,7 +132,7 @@ class GraphLooks:
             self._look_at_gradients()
             self._look_at_views(loss.grad_fn)
             self._look_at_columns(loss.grad_fn)
-            self._look_at_sides(loss.grad_fn)
+            self._look_at_targets(loss.grad_fn)
         if step >= self._due_places:
             self._look_at_places(loss.grad_fn)
             self._due_places = step + 1 if step < _PLACES_AT_FIRST else self._due_terms
@@ -181,16 +183,17 @@ class GraphLooks:
             self._add(SMALL_TARGET_ERROR, "mean", found.small_error)
             self._add(LARGE_TARGET_ERROR, "mean", found.large_error)
 
-    def _look_at_sides(self, end: Any) -> None:
-        if not self._turned_looks:
+    def _look_at_targets(self, end: Any) -> None:
+        if not self._target_looks:
             return
-        self._turned_looks -= 1
-        try:
-            found = turned_share(end)
-        except RuntimeError:  # as above
-            return
-        if found is not None:
-            self._add(TURNED_TARGETS, "mean", found)
+        self._target_looks -= 1
+        for name, look in ((TURNED_TARGETS, turned_share), (UNRELATED_NOISE, unrelated_noise)):
+            try:
+                found = look(end)
+            except RuntimeError:  # as above
+                continue
+            if found is not None:
+                self._add(name, "mean", found)
 
     def _look_at_places(self, end: Any) -> None:
         batches = self._tokens()
