@@ -50,7 +50,7 @@ def share(split: Split, *, batch: int = 32) -> float | None:
     training, held_out = split
     rows, ends = OverlappingRows(), Ends.of_axes()
     for some in training[torch.randperm(len(training), generator=drawn(1))].split(batch):
-        rows.train([some])
+        rows.remember([some])
     for some in held_out.split(batch):
         rows.evaluate(ends, [some], most=32)
     return rows.share(ends)

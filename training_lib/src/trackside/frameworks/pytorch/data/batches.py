@@ -300,7 +300,7 @@ class BatchSource:
         added[ROWS_REPEATED, "mean"] = seen.drawn.repeated_share
         if seen.passes == 1:  # the rows of later passes are the same, or changed anew
             self._rows.train(iterator, batch)
-            self._labels.train(iterator, batch)
+            self._labels.remember(iterator, batch)
         found = fingerprint(batch)
         if found is not None:
             added[BATCH, "mean"] = float(found.number)

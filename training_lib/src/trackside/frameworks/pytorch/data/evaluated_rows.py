@@ -95,7 +95,7 @@ class EvaluatedRows:
         self._batches += 1
         digests = row_digests(batch, most=MOST_OF_A_BATCH)
         if 0 < len(digests) < MOST_OF_A_BATCH:
-            self._overlapping.train(batch)
+            self._overlapping.remember(batch)
         else:
             self._length = -1  # not all of them are remembered
         self._count += len(digests)

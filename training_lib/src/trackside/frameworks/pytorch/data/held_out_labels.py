@@ -54,7 +54,7 @@ class HeldOutLabels:
         self._passes: list[_Pass] = []
         self._is_known = True  # each batch of the training had labels
 
-    def train(self, iterator: Any, batch: Any) -> None:
+    def remember(self, iterator: Any, batch: Any) -> None:
         """Count the labels of a batch of the first pass over the training data.
 
         Args:

@@ -51,7 +51,7 @@ class OverlappingRows:
     def __init__(self) -> None:
         self._axes = [_Axis() for _ in range(_AXES)]
 
-    def train(self, batch: Any) -> None:
+    def remember(self, batch: Any) -> None:
         """Keep the runs of a batch of the training.
 
         Args:
