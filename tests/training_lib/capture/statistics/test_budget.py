@@ -281,7 +281,7 @@ class Training:
             thread_clock=lambda: self.thread,
             process_clock=lambda: self.process,
         )
-        self.budget.background = lambda: self.background
+        self.budget.threads.append(lambda: self.background)
 
     def spend(self, seconds: float) -> None:
         self.wall += seconds

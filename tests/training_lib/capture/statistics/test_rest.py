@@ -60,7 +60,7 @@ class Training:
         budget._wall_clock, budget._thread_clock = lambda: self.now, lambda: self.ours
         budget._process_clock = lambda: self.process
         budget.clock, budget.meter._clock = lambda: self.ours, lambda: self.ours
-        budget.background = lambda: self.background
+        budget.threads.append(lambda: self.background)
         self.rest = Rest(
             self.engine,
             self.statistics,

@@ -236,7 +236,7 @@ class RunSession:
         )
         self.has_begun = True
         writer.start()
-        self.statistics.connect(log, background=writer.background.processor_seconds)
+        self.statistics.connect(log, writer_seconds=writer.background.processor_seconds)
         if saves_tensors and not self._options.saves_nothing:
             destination: HeldSteps | Writer = writer
             if self.held is not None:

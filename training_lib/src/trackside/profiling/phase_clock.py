@@ -78,6 +78,7 @@ class PhaseClock:
         thread: The thread that trains; 0 before the first step.
         steps: Number of steps that have ended.
         longest: Seconds of the longest step, without the first ones.
+        is_stopped: True while steps pass that are not timed: the phase of this moment is not known.
         around_optimizer: The phase that the newest step of an optimizer interrupted.
         moved_at: The moment of the newest change of phase, by the clock.
         began: The moment at which the step began, by the clock.
@@ -104,6 +105,7 @@ class PhaseClock:
         self.current = OTHER
         self.thread = self.steps = 0
         self.longest = 0.0
+        self.is_stopped = False
         self.around_optimizer = OTHER
         self.read = clock
         self.began = self.moved_at = 0.0
@@ -150,12 +152,17 @@ class PhaseClock:
         """Return from the step of an optimizer, which may be part of a backward pass."""
         self.enter(BACKWARD if self.around_optimizer == BACKWARD else OTHER)
 
+    def stop(self) -> None:
+        """Time nothing until `restart`: phases pass unseen."""
+        self.is_stopped = True
+
     def restart(self, steps: int) -> None:
         """Begin a step at this moment, after steps that were not timed.
 
         Args:
             steps: Their number.
         """
+        self.is_stopped = False
         self.waited()
         self.seconds = [0.0] * len(Phase)
         self.current = OTHER

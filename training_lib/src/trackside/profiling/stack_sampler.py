@@ -1,12 +1,14 @@
 """Samples of the training thread's stack: the lines of the user's code that a step's time is spent in.
 
 A thread takes a sample every few milliseconds, for a second or two at a time with longer and longer pauses: a training
-repeats itself. It draws no random number, and holds no frame.
+repeats itself. It draws no random number, and holds no frame. While the training rests the phase is not known, and
+nothing is sampled.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
@@ -24,6 +26,7 @@ BURST_SAMPLES = 200
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 120.0
 FIRST_STEP = 3  # before it, memory is allocated and kernels are chosen
 IDLE_SECONDS = 0.05  # between two looks until then
+REST_SECONDS = 0.5  # between two looks while steps are at rest: as long as a rest may last
 MOST_LINES = 500
 STOP_SECONDS = 0.5  # at most, for the sample under way
 
@@ -75,6 +78,7 @@ class StackSampler:
 
     Attributes:
         lines: The number of samples by line.
+        seconds: Processor time of its thread so far.
 
     Args:
         clock: The clock of the training.
@@ -103,6 +107,7 @@ class StackSampler:
         fetch_file: str = "",
     ) -> None:
         self.lines: Counter[SampledLine] = Counter()
+        self.seconds = self._without_look = 0.0
         self._clock, self._is_user_file, self._failed = clock, is_user_file, failed
         self._model_file, self._loop_file, self._fetch_file = model_file, loop_file, fetch_file
         self._watch, self._compiled, self._stop = watch, compiled, threading.Event()
@@ -123,7 +128,7 @@ class StackSampler:
         """Take one sample."""
         phase = self._clock.current
         stack = stack_of(self._clock.thread)
-        if not stack or phase == CAPTURE:
+        if not stack or phase == CAPTURE or self._clock.is_stopped:
             return
         if phase in (BACKWARD, OPTIMIZER):
             self._loop.note(stack)
@@ -139,26 +144,41 @@ class StackSampler:
 
     def _run(self) -> None:
         try:
-            pause = FIRST_PAUSE_SECONDS
             while not self._stop.wait(IDLE_SECONDS):
                 if self._clock.steps >= FIRST_STEP:
                     break
+            pause = FIRST_PAUSE_SECONDS
             while not self._stop.is_set():
-                for _ in range(BURST_SAMPLES):
-                    if self._stop.wait(INTERVAL_SECONDS):
-                        return
-                    self.sample()
-                self._rest(pause)
+                self._burst()
+                self._pause(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         except Exception as error:  # noqa: BLE001 - nothing of ours may end the training
             self._failed(error)
 
-    def _rest(self, seconds: float) -> None:
+    def _burst(self) -> None:
+        """Take the samples of a burst, each in a watched step."""
+        left = BURST_SAMPLES
+        while left and not self._stop.wait(seconds := REST_SECONDS if self._clock.is_stopped else INTERVAL_SECONDS):
+            if self._clock.is_stopped:
+                self._look(seconds)
+                continue
+            self.sample()
+            self.seconds = time.thread_time()
+            left -= 1
+
+    def _pause(self, seconds: float) -> None:
         """Wait between two bursts of samples, and look for a hang meanwhile."""
         while seconds > 0 and not self._stop.wait(min(seconds, hang_watch.LOOK_SECONDS)):
-            if self._watch is not None:
-                self._watch.look()
+            self._look(hang_watch.LOOK_SECONDS)
             seconds -= hang_watch.LOOK_SECONDS
+
+    def _look(self, seconds: float) -> None:
+        """Look for a hang, if it is time to, after so many seconds more."""
+        self._without_look += seconds
+        if self._without_look >= hang_watch.LOOK_SECONDS and self._watch is not None:
+            self._without_look = 0.0
+            self._watch.look()
+            self.seconds = time.thread_time()
 
     def _line_inside(self, stack: Stack, inside: Inside) -> SampledLine:
         """Return the line of a compiled function's work: none of the user's, but for a wait for a batch."""

@@ -55,6 +55,7 @@ class Resting:
             return
         with self._rest.beginning():
             self._is_forbidden = not self.hooks.take_out()
+            self._clock.stop()
         if self._is_forbidden:  # another library has built upon one, which is still at work
             self.end()
 

@@ -52,7 +52,7 @@ class Speed:
         """
         session = self._session
         if session.has_place_for_profiles and session.statistics.is_on:
-            yield SpeedFile(
+            file = SpeedFile(
                 functools.partial(session.open_folder, PROFILES),
                 worker=worker_name(rank.number),
                 workers=rank.of,
@@ -61,6 +61,8 @@ class Speed:
                 machine=session.environment.machine or socket.gethostname(),
                 guard=session.guard,
             )
+            session.statistics.budget.threads.append(file.thread_seconds)
+            yield file
 
 
 class SpeedFile(SpeedFactsFile):
@@ -102,6 +104,10 @@ class SpeedFile(SpeedFactsFile):
             fetch_file=getattr(sys.modules.get("keras.src.trainers.epoch_iterator"), "__file__", None) or "",
         )
         self._sampler.start()
+
+    def thread_seconds(self) -> float:
+        """Return the processor time of the thread that samples stacks so far, in seconds."""
+        return self._sampler.seconds
 
     def close(self) -> None:
         """End the sampling, and store the rest; see `BackgroundPart`."""

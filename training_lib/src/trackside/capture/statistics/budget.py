@@ -162,7 +162,7 @@ class OverheadBudget:
         clock: Returns the processor time of this thread at a step that is sampled, else 0.
         ended_at: The end of the newest step, by `wall_clock`.
         wall_seconds: A step's time by `wall_clock` without us, at the last look.
-        background: Returns the processor time that our other threads have spent so far.
+        threads: Return the processor time so far of other threads of ours, in seconds, each of its own.
         seconds: The processor time of ours on the training thread so far, as far as it was measured.
         is_in_bursts: True once the training rests between bursts of watched steps; see `capture/statistics/rest.py`.
         share_in_bursts: Our time as a share of the training's own, lately, with its steps at rest.
@@ -189,7 +189,7 @@ class OverheadBudget:
     ) -> None:
         self.share, self.meter = share, meter or ThreadMeter(thread_clock)
         self.clock: Callable[[], float] = thread_clock
-        self.background: Callable[[], float] = float
+        self.threads: list[Callable[[], float]] = []
         self.intervals = self._densest = densest
         self._wall_clock, self._thread_clock, self._process_clock = wall_clock, thread_clock, process_clock
         self._costs: Costs | None = None
@@ -213,6 +213,10 @@ class OverheadBudget:
         self._is_first = True
         self._together_before: tuple[float, ...] = ()  # by the clock, of the process, of other threads of ours
         self._spent_together = 0.0  # on recording steps together, the last time
+
+    def background(self) -> float:
+        """Return the processor time that our other threads have spent so far, in seconds."""
+        return sum(seconds() for seconds in self.threads)
 
     @property
     def costs(self) -> Costs | None:

@@ -53,13 +53,13 @@ class StepStatistics:
         if not self.is_on:
             self.budget.rest()
 
-    def connect(self, log: StatisticsLog, *, background: Callable[[], float] = float) -> None:
+    def connect(self, log: StatisticsLog, *, writer_seconds: Callable[[], float] = float) -> None:
         """Set the log of the rows. Steps that ended before wait for it.
 
-        `background` returns the processor time that our other threads have spent so far.
+        `writer_seconds` returns the processor time that the thread that writes has spent on it and its like so far.
         """
         self.recorder.connect(log)
-        self.budget.background = background
+        self.budget.threads.append(writer_seconds)
         self.logged.begin()
 
     def add_loss(self, name: str, value: float | Values, *, mode: str) -> None:

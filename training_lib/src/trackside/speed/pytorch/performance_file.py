@@ -107,6 +107,10 @@ class PerformanceFile(SpeedFactsFile):
             self._sample_steps(self._samples.next_steps)
         super().flush()
 
+    def thread_seconds(self) -> float:
+        """Return the processor time of the thread that samples stacks so far, in seconds."""
+        return self._sampler.seconds
+
     def close(self) -> None:
         """End the sampling, and store the rest; see `BackgroundPart`."""
         self._sampler.stop()

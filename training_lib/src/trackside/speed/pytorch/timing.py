@@ -98,7 +98,7 @@ class Timing:
         yield from self._detailed.parts(rank)
         if not session.has_place_for_profiles or not session.statistics.is_on:
             return
-        yield PerformanceFile(
+        file = PerformanceFile(
             functools.partial(session.open_folder, PROFILES),
             worker=worker_name(rank.number),
             workers=rank.of,
@@ -111,3 +111,5 @@ class Timing:
             machine=session.environment.machine or socket.gethostname(),
             guard=session.guard,
         )
+        session.statistics.budget.threads.append(file.thread_seconds)
+        yield file

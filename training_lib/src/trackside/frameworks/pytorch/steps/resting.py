@@ -59,6 +59,7 @@ class Resting:
             self.is_plain = self._strategy.boundary.has_one and not nests(optimizer)
             self._engine.tally.optimizer = id(optimizer) if self.is_plain else 0
             self._is_forbidden = not self.hooks.take_out()
+            self._clock.stop()
         if self._is_forbidden:  # another library has built upon one, which is still at work
             self.end(optimizer)
 
