@@ -569,10 +569,12 @@ def test_a_library_that_has_wrapped_ours_ends_all_rests(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("every", "rests"), [pytest.param(40, True, id="seldom"), pytest.param(1, False, id="a-loss-of-each-step")]
+    ("every", "rests"), [pytest.param(40, True, id="seldom"), pytest.param(1, False, id="at-each-step")]
 )
 def test_a_step_that_saves_and_the_one_before_are_watched(every: int, rests: bool, tmp_path: Path) -> None:
-    request = CaptureRequest((CollectionRequest("losses", Schedule(every)),), statistics=WATCHED)
+    saved_at = Schedule(every)
+    collections = CollectionRequest("losses", saved_at), CollectionRequest("biases", saved_at)
+    request = CaptureRequest(collections, statistics=WATCHED)
     with capturing(tmp_path / "run", request) as capture:
         capture.session.rest.wanted = lambda: 1000
         train(Training)
@@ -581,6 +583,31 @@ def test_a_step_that_saves_and_the_one_before_are_watched(every: int, rests: boo
     saved = trackside.open_trial(str(tmp_path / "run")).tensor("CrossEntropyLoss_output_0", mode="TRAIN").steps
     assert [*saved] == [*range(0, STEPS, every)]
     assert {*saved, *[step - 1 for step in saved if step]} <= {*losses}
+
+
+def saved_losses(run: Path) -> dict[tuple[str, str], dict[int, float]]:
+    trial = trackside.open_trial(str(run))
+    return {
+        (name, mode): {step: float(tensor.value(step)) for step in tensor.steps}
+        for name in trial.tensor_names(collection="losses")
+        for mode in ("TRAIN", "EVAL")
+        for tensor in [trial.tensor(name, mode=mode)]
+    }
+
+
+@pytest.mark.parametrize("statistics", [True, False], ids=["beside-statistics", "alone"])
+@pytest.mark.parametrize("kind", RESTS)
+def test_losses_of_each_step_are_saved_at_rest_too(kind: type[Training], statistics: bool, tmp_path: Path) -> None:
+    statistics_request = WATCHED if statistics else StatisticsRequest(enabled=False)
+    request = CaptureRequest((CollectionRequest("losses", Schedule(1)),), statistics=statistics_request)
+    with capturing(tmp_path / "watched", request, rests=False):
+        train(kind)
+    with capturing(tmp_path / "rested", request) as capture:
+        train(kind)
+        capture.steps.resting.end()
+        assert capture.session.rest.steps > 0 or kind not in {Training, Clipped, Evaluated, Loaded, Scaled}
+        assert not capture.session.guard.is_off
+    assert saved_losses(tmp_path / "rested") == saved_losses(tmp_path / "watched")
 
 
 def test_without_statistics_all_between_two_saves_is_rest(tmp_path: Path) -> None:

@@ -97,9 +97,13 @@ class ModeSchedule:
             return 0
         return sys.maxsize if self._next_step is None else max(0, self._next_step - step)
 
+    def is_always(self, step: int) -> bool:
+        """Return True if `step` and all after it save the same collections."""
+        return self._always is not None and step >= self._always
+
     def due_at(self, step: int) -> Due:
         """Return what `step` must save; intervals in seconds are measured now."""
-        if self._always is not None and step >= self._always:  # the same collections at every step
+        if self.is_always(step):
             self._next_step = step + 1
             return self._due_of(self._names)
         now = self._decided_at = self._monotonic() if self._timed else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from trackside.contracts.capture_request import MODES, CaptureRequest
 from trackside.records.modes import checked_mode
 
 TRAIN, EVAL, PREDICT, GLOBAL = MODES
+_LOSSES = frozenset({"losses"})
 
 
 class Destination(Protocol):
@@ -159,14 +161,32 @@ class StepEngine:
             return 0
         return known.mode_step + (self._rested if self._is_at_rest and mode == self.mode else 0)
 
-    def steps_to_count(self) -> int:
+    @property
+    def saves_losses_alone(self) -> bool:
+        """True if the open step and all after it save losses, and nothing else."""
+        due, open_step = self.due, self.open_step
+        return due.kinds == _LOSSES and open_step.schedule.is_always(open_step.mode_step)
+
+    def steps_to_count(self, *, with_losses: bool = False) -> int:
         """Return the number of steps, from the open one on, with nothing due in them or in the next.
 
         Between `begin_rest` and `end_rest` one is ended by `tally`, and nothing else.
+
+        Args:
+            with_losses: True if `hand_on_losses` is called before a step that saves losses alone is counted.
         """
-        if self.due is not NOTHING_DUE or self.mode == GLOBAL or not self.open_step.is_empty:
+        if self.mode == GLOBAL or not self.open_step.is_empty:
             return 0
+        if self.due is not NOTHING_DUE:
+            return sys.maxsize if with_losses and self.saves_losses_alone else 0
         return self.open_step.schedule.idle_steps(self.open_step.mode_step + 1)
+
+    def hand_on_losses(self) -> None:
+        """Hand on the losses of a step at rest, which ends: `tally` is about to count it."""
+        ended = self.open_step
+        tensors = ended.take(self.step, self.mode_step(), wall_time=self._clock(), keep_unsettled=False, renamed=str)
+        if tensors is not None and self._destination is not None:
+            self._destination.submit(tensors)
 
     def begin_rest(self) -> None:
         """Begin to count steps of the current mode by `tally` alone, at most `steps_to_count` of them."""

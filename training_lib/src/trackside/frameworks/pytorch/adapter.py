@@ -26,7 +26,7 @@ from trackside.frameworks.pytorch.saving.checkpoints import ScriptCheckpoints
 from trackside.frameworks.pytorch.sharding.ranks import agreed, rank_of_this_process
 from trackside.frameworks.pytorch.steps.sources import ExtraSource
 from trackside.frameworks.pytorch.steps.strategy import ByOptimizer, MakeStrategy
-from trackside.frameworks.pytorch.steps.torch_calls import install_torch_calls, step_hooks
+from trackside.frameworks.pytorch.steps.torch_calls import install_torch_calls, loss_hook, step_hooks
 from trackside.frameworks.pytorch.steps.training_steps import TrainingSteps
 from trackside.frameworks.shared import in_charge, trainer_logs
 from trackside.frameworks.shared.adapter import Undo, machine_parts
@@ -78,6 +78,7 @@ class PyTorchAdapter:
         steps, sources = self.steps, self.steps.sources
         self._undo = [*install_torch_calls(self.session, steps), *sources.all.install()]
         hooks = steps.resting.hooks = StepHooks([*step_hooks(self.session, steps), *sources.all.step_hooks()])
+        steps.resting.loss_hook = StepHooks([loss_hook(self.session, steps)])
         hooks.put_in()
         self._undo.append(hooks.take_out)
         if self.has_begun:

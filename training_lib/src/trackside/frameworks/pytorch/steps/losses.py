@@ -89,6 +89,16 @@ class LossSource:
                     self._add(tensor, loss)
                     self._record.budget.spend(SAVED, started)
 
+    def seen_at_rest(self, tensors: Any) -> None:
+        """Save the losses that a backward pass of a step at rest begins with.
+
+        Args:
+            tensors: The first argument of `torch.autograd.backward`.
+        """
+        for tensor in (tensors,) if isinstance(tensors, torch.Tensor) else tensors:
+            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and has_memory(tensor):
+                self._add(tensor, describe_loss(tensor.grad_fn))
+
     def module_returned(self, module: torch.nn.Module, output: Any) -> bool:
         """Add the output of a loss module. Return True if it held any loss."""
         name = name_of(module)

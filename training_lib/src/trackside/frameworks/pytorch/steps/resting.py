@@ -1,6 +1,7 @@
 """The ways of a PyTorch training into a rest and out of it; `capture/statistics/rest.py` decides when.
 
-At rest one global hook after an optimizer's step counts, and nothing else of ours is met by a step. What a script calls
+At rest one global hook after an optimizer's step counts, and nothing else of ours is met by a step, but a small
+backward pass where each step saves its losses. What a script calls
 once in a while stays: the making of optimizers, `train()` and `eval()`, the start of a pass over a DataLoader, blocks
 that switch gradients off (no optimizer's own step passes there), `GradScaler.step`, functions that load and store
 states. Where one of these shows something that is to be seen, it ends the rest within a step. That step's beginning was
@@ -10,6 +11,7 @@ not seen, so nothing of it is recorded.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from torch.optim.optimizer import Optimizer
 
@@ -21,12 +23,17 @@ from trackside.frameworks.pytorch.steps.sources import PyTorchSources
 from trackside.frameworks.pytorch.steps.strategy import StepStrategy
 from trackside.frameworks.shared.replaced_methods import StepHooks
 
+_MOST_SURPLUS = 3  # a training with more such steps is watched
+
 
 class Resting:
     """The rests of one adapter.
 
     Attributes:
         hooks: What each step meets; empty until the adapter is installed.
+        loss_hook: What a step at rest meets that saves its losses.
+        needs_passes: True once the losses of a step were known by all passes alone: some led to no step, or a function
+            that an optimizer is given computes the loss, perhaps many times.
         is_plain: True if each step of an optimizer at rest ends a step, and `ends_step` need not be asked.
         is_within_step: True while the open step is one whose beginning was not seen.
         is_alone: True if no other process trains with this one, whose steps would have to be the same.
@@ -43,12 +50,14 @@ class Resting:
     ) -> None:
         self._session, self._sources, self._strategy, self._others = session, sources, strategy, others
         self._rest, self._engine, self._record = session.rest, session.engine, session.statistics
+        self._hand_on_losses = session.guard.protect("ending a step", session.engine.hand_on_losses)
         self._clock, self._windows = sources.timing.phases.clock, sources.timing.windows
         self._windows.opened = self._rest.end_soon
         sources.batches.pass_begins = self.pass_begins
         sources.calls.eager.used = sources.validation.begins = self.end
-        self.hooks = StepHooks(())
-        self.is_within_step = self._is_forbidden = False
+        self.hooks = self.loss_hook = StepHooks(())
+        self.is_within_step = self._is_forbidden = self.needs_passes = self._saves_losses = False
+        self._surplus = 0  # rests that ended as a step had more losses than the watched ones
         self.is_plain = self.is_alone = True
 
     def begin_after(self, optimizer: Optimizer) -> None:
@@ -56,9 +65,12 @@ class Resting:
         if not self._rest.begin(at_most=self._at_most()):
             return
         with self._rest.beginning():
+            self._saves_losses = self._engine.saves_losses_alone
             self.is_plain = self._strategy.boundary.has_one and not nests(optimizer)
-            self._engine.tally.optimizer = id(optimizer) if self.is_plain else 0
+            self._engine.tally.optimizer = id(optimizer) if self.is_plain and not self._saves_losses else 0
             self._is_forbidden = not self.hooks.take_out()
+            if self._saves_losses:
+                self.loss_hook.put_in()
             self._clock.stop()
         if self._is_forbidden:  # another library has built upon one, which is still at work
             self.end(optimizer)
@@ -75,6 +87,22 @@ class Resting:
             self.end()
         return False
 
+    def backward_begins(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
+        """Save the losses of a step at rest, with the arguments of `torch.autograd.backward`."""
+        open_step = self._engine.open_step
+        if not self._rest.is_on or grad_tensors is not None or self._engine.mode != TRAIN:
+            return
+        if open_step.number_of_losses >= max(1, open_step.losses_before):  # to be told from a pass without a step
+            self._surplus += 1
+            self.end()
+        self._sources.losses.seen_at_rest(tensors)
+
+    def passed(self) -> bool:
+        """Count a step at rest that has ended. Return True if the rest is over with it."""
+        if self._saves_losses:
+            self._hand_on_losses()
+        return self._rest.passed()
+
     def end(self, optimizer: Optimizer | None = None) -> None:
         """End the rest, if the training is at rest.
 
@@ -84,6 +112,8 @@ class Resting:
         with self._rest.ending() as rested:
             if rested is None:
                 return
+            if self._saves_losses and not self.loss_hook.take_out():
+                self._is_forbidden = True
             if not self._session.guard.is_off:
                 # Of several optimizers one is known here: a whole step shows what all of them begin with.
                 self._watch_again(rested, optimizer if self._strategy.boundary.has_one or not rested else None)
@@ -136,5 +166,10 @@ class Resting:
         if sources.calls.eager.is_compiler_used or sources.skipped_steps.has_fused or self._others.are_met:
             return 0
         until = self._windows.watched_from  # a look at the graph that is due waits for the next burst
-        steps = self._engine.steps_to_count()
+        steps = self._engine.steps_to_count(with_losses=self._may_save_losses())
         return steps if until == math.inf else min(steps, int(until) - self._engine.step)
+
+    def _may_save_losses(self) -> bool:
+        """Return True if the losses of steps at rest can be saved as those of watched ones."""
+        is_one = self._strategy.boundary.has_one and not self.needs_passes
+        return is_one and self._strategy.saves_seen_losses and self._surplus < _MOST_SURPLUS

@@ -44,6 +44,11 @@ def step_hooks(session: RunSession, steps: TrainingSteps) -> Iterator[StepHook]:
     yield ReplacedFunction(torch.autograd, "backward", functools.partial(_watched_backward, session, steps))
 
 
+def loss_hook(session: RunSession, steps: TrainingSteps) -> StepHook:
+    """Return the hook of steps at rest that save their losses."""
+    return ReplacedFunction(torch.autograd, "backward", functools.partial(_backward_at_rest, session, steps))
+
+
 class _BeforeOptimizer:
     """The global hook before an optimizer's step; see `StepHook`."""
 
@@ -107,7 +112,7 @@ def _after_optimizer(session: RunSession, steps: TrainingSteps) -> Callable[[Opt
             return
         if rest.is_on:
             is_ours = get_ident() == thread.number or not thread.is_another(optimizer)
-            if is_ours and (resting.is_plain or ends_step(optimizer)) and rest.passed():
+            if is_ours and (resting.is_plain or ends_step(optimizer)) and resting.passed():
                 end_rest(optimizer)
             return
         if is_dynamo_compiling() or compiler_at_work() is not None:
@@ -166,6 +171,20 @@ def _watched_backward(session: RunSession, steps: TrainingSteps, original: Any) 
         finally:
             if before >= 0:
                 clock.leave(before)
+
+    skip_frame(backward)
+    return backward
+
+
+def _backward_at_rest(session: RunSession, steps: TrainingSteps, original: Any) -> Any:
+    see_loss = untraced(session.guard.protect("reading the loss", steps.resting.backward_begins))
+    thread = steps.thread
+
+    @functools.wraps(original)
+    def backward(*args: Any, **kwargs: Any) -> None:
+        if not is_dynamo_compiling() and not thread.is_another_pass():
+            see_loss(*args, **kwargs)
+        original(*args, **kwargs)
 
     skip_frame(backward)
     return backward

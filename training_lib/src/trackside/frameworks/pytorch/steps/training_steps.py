@@ -75,7 +75,7 @@ class TrainingSteps:
         self._takes, self._counts, self._step_ends = decides.takes, decides.counts, decides.step_ends
         self._statistics, self._numbers = sources.statistics, sources.gradient_numbers
         self.thread = TrainingThread(lambda: session.engine.step, moved=self._numbers.forget)
-        self._numbers.unused.found, self._numbers.own_skips.found = self.passes_unused, sources.drop_unsettled
+        self._numbers.unused.found, self._numbers.own_skips.found = self.passes_left_out, sources.drop_unsettled
         self._update_size = sources.update_size
         self._validation, self._facts = sources.validation, sources.facts
         self._facts.may_read = self._numbers.unused.may_read = self.thread.may_read
@@ -153,6 +153,7 @@ class TrainingSteps:
         if self._engine.due is NOTHING_DUE and not self._record.is_on:
             return None
         if closure is not None:
+            self.resting.needs_passes = True
             return self._with_observed(closure, optimizer, args, kwargs)
         if self._record.is_on:
             self._numbers.before_step(optimizer, flag)
@@ -210,6 +211,11 @@ class TrainingSteps:
         self.passes_unused()
         if self._strategy.boundary.skipped(optimizer):
             self.end_step()
+
+    def passes_left_out(self) -> None:
+        """Drop the data that led to no step, because the script makes none now and then."""
+        self.resting.needs_passes = True
+        self.passes_unused()
 
     def passes_unused(self) -> None:
         """Drop the data that led to no step, because a script or a scaler skipped it."""
