@@ -17,10 +17,10 @@ from click.testing import CliRunner, Result
 
 import trackside
 from trackside.cli import main
+from trackside.cli.health.installation import Check, State, check_variables
+from trackside.cli.health.run_check import check_run
 from trackside.contracts.run_layout import event_key
 from trackside.environment import inherited
-from trackside.local.installation import Check, State, check_variables
-from trackside.local.run_check import check_run
 from trackside.storage.local import LocalStore
 from trackside.testing.fake_trial import end_run, write_collections, write_tensors
 from trackside.trial.trial import open_trial
