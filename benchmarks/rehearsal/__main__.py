@@ -27,8 +27,8 @@ from benchmarks.engine.options import parser
 from benchmarks.engine.pages import put
 from benchmarks.rehearsal.forked import Rehearsed, rehearse, result_of
 from benchmarks.rehearsal.mistakes import MISTAKES, PROGRAMS, right
-from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.rule_catalogue import built_in_catalogue
+from trackside.contracts.run.exit_code import NOT_JUDGED
 
 ROOT = Path("build/rehearsal")
 BEGIN, END = "<!-- rehearsed: begin -->", "<!-- rehearsed: end -->"

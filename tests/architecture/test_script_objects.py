@@ -10,9 +10,10 @@ import pytest
 
 from tests.for_each import for_each
 
-FRAMEWORKS = Path(__file__).parents[2] / "training_lib/src/trackside/frameworks"
-PLACE = FRAMEWORKS / "pytorch/ground/script_objects.py"
-FILES = sorted(file for file in (FRAMEWORKS / "pytorch").rglob("*.py") if file != PLACE)
+PACKAGE = Path(__file__).parents[2] / "training_lib/src/trackside"
+PLACE = PACKAGE / "frameworks/pytorch/ground/script_objects.py"
+ROOMS = ("frameworks/pytorch", "rehearsal", "rescue", "speed/pytorch")
+FILES = sorted(file for room in ROOMS for file in (PACKAGE / room).rglob("*.py") if file != PLACE)
 OVERRIDDEN = {
     "buffers", "children", "eval", "load_state_dict", "modules", "named_buffers", "named_children", "named_modules",
     "named_parameters", "parameters", "state_dict", "train",
@@ -20,20 +21,23 @@ OVERRIDDEN = {
 WITHOUT_LENGTH = ("dataset", "sampler", "loader")
 # (file, called) -> why it is no object of the script, or why its own answer is what is asked for.
 OURS = {
-    ("data/batches.py", "self._rows.train"): "rows that were trained on, which are ours",
-    ("facts/model_facts.py", "self._source.modules"): "the lines of the source, which are ours",
-    ("probes/questions/checkpoint_roundtrip.py", "root.load_state_dict"): "the probe's subject: its error is a fault",
-    ("probes/questions/checkpoint_roundtrip.py", "root.state_dict"): "the probe's subject: its error is a fault",
-    ("probes/questions/order_dependence.py", "subject.named_modules"): "of the probes' `Subject`",
-    ("probes/questions/reached_parameters.py", "subject.named_modules"): "of the probes' `Subject`",
-    ("probes/questions/reached_parameters.py", "subject.named_parameters"): "of the probes' `Subject`",
-    ("probes/questions/input_dependence.py", "subject.named_modules"): "of the probes' `Subject`",
-    ("probes/questions/repeatable_evaluation.py", "subject.named_modules"): "of the probes' `Subject`",
-    ("probes/questions/sample_independence.py", "subject.named_modules"): "of the probes' `Subject`",
-    ("probes/subject.py", "self.named_modules"): "of the probes' `Subject`",
+    ("frameworks/pytorch/data/batches.py", "self._rows.train"): "rows that were trained on, which are ours",
+    ("frameworks/pytorch/facts/model_facts.py", "self._source.modules"): "the lines of the source, which are ours",
+    (
+        "rehearsal/questions/checkpoint_roundtrip.py",
+        "root.load_state_dict",
+    ): "the probe's subject: its error is a fault",
+    ("rehearsal/questions/checkpoint_roundtrip.py", "root.state_dict"): "the probe's subject: its error is a fault",
+    ("rehearsal/questions/order_dependence.py", "subject.named_modules"): "of the probes' `Subject`",
+    ("rehearsal/questions/reached_parameters.py", "subject.named_modules"): "of the probes' `Subject`",
+    ("rehearsal/questions/reached_parameters.py", "subject.named_parameters"): "of the probes' `Subject`",
+    ("rehearsal/questions/input_dependence.py", "subject.named_modules"): "of the probes' `Subject`",
+    ("rehearsal/questions/repeatable_evaluation.py", "subject.named_modules"): "of the probes' `Subject`",
+    ("rehearsal/questions/sample_independence.py", "subject.named_modules"): "of the probes' `Subject`",
+    ("rehearsal/subject.py", "self.named_modules"): "of the probes' `Subject`",
     ("rescue/snapshot.py", "each.state_dict"): "of PyTorch's schedulers and gradient scalers",
     ("rescue/snapshot.py", "found.load_state_dict"): "of PyTorch's schedulers and gradient scalers",
-    ("steps/graph_looks.py", "self._statistics.parameters"): "of the statistics' own plans",
+    ("frameworks/pytorch/steps/graph_looks.py", "self._statistics.parameters"): "of the statistics' own plans",
 }
 
 
@@ -50,16 +54,16 @@ def direct_calls(source: str) -> Iterator[str]:
                 yield f"len({measured})"
 
 
-@for_each({file.relative_to(FRAMEWORKS).as_posix(): (file,) for file in FILES})
+@for_each({file.relative_to(PACKAGE).as_posix(): (file,) for file in FILES})
 def test_no_module_or_data_set_is_asked_directly(file: Path) -> None:
-    name = file.relative_to(FRAMEWORKS / "pytorch").as_posix()
+    name = file.relative_to(PACKAGE).as_posix()
     found = [call for call in direct_calls(file.read_text(encoding="utf-8")) if (name, call) not in OURS]
     assert not found, "ask it through `ground/script_objects.py`, which knows what to do with an override"
 
 
 @for_each({"-".join(reason): (reason,) for reason in OURS})
 def test_each_reason_is_needed(reason: tuple[str, str]) -> None:
-    assert reason[1] in direct_calls((FRAMEWORKS / "pytorch" / reason[0]).read_text(encoding="utf-8"))
+    assert reason[1] in direct_calls((PACKAGE / reason[0]).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(

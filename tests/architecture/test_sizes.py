@@ -19,7 +19,7 @@ every_file = for_each({str(file.relative_to(PACKAGE)): (file,) for file in FILES
 
 MOST_METHODS = 20
 MOST_MODULES = 20
-MOST_LINES_OF_THE_CORE = 86_500  # of its Python files; the aim is 76,000
+MOST_LINES_OF_THE_CORE = 87_500  # of its Python files; the aim is 76,000
 MOST_FILES = 25  # side by side in a folder, beside its `__init__.py`
 
 

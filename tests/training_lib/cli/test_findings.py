@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from tests.training_lib.local.verdicts import issue, no_issue
 from trackside.cli import main
-from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run.exit_code import NOT_JUDGED
 from trackside.contracts.verdict import NOTHING_TO_JUDGE, Severity, Verdict
 
 REQUEST = RuleRequest((RuleConfiguration("vanishing-gradient"), RuleConfiguration("exploding-tensor")))

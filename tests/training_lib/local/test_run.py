@@ -19,9 +19,9 @@ from trackside.contracts.action import Action
 from trackside.contracts.action_terms import NO_TERMS, ActionTerms
 from trackside.contracts.capture_request import CaptureRequest
 from trackside.contracts.errors import ConfigurationError
-from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup
 from trackside.contracts.rule_request import RuleConfiguration, RuleRequest
+from trackside.contracts.run.exit_code import NOT_JUDGED
 from trackside.contracts.run.learning import Learning
 from trackside.contracts.run.profiling_request import ProfilingRequest, Window, read_profiling_request
 from trackside.contracts.verdict import Severity, Verdict

@@ -11,9 +11,9 @@ import pytest
 
 from tests.training_lib.local.verdicts import issue
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest
-from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run.check import Answer, Outcome, ProcessReport, StepDigest
+from trackside.contracts.run.exit_code import NOT_JUDGED
 from trackside.contracts.run_layout import check_key
 from trackside.contracts.verdict import Outcome as VerdictOutcome
 from trackside.contracts.verdict import Severity, State

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 from smdebug import not_offered
@@ -11,6 +10,7 @@ from smdebug.core.tfrecord.record_reader import content_of
 from smdebug.core.tfrecord.tensor_reader import NamedTensor, TensorReader
 from smdebug.core.utils import match_inc
 from smdebug.exceptions import SMDebugNotImplementedError
+from trackside.contracts.cached_property import cached_property
 
 
 class FileReader:

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeAlias
 
 from smdebug import not_offered
@@ -27,6 +26,7 @@ from smdebug.exceptions import (
     TensorUnavailable,
     TensorUnavailableForStep,
 )
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.errors import KeyNotFoundError, RecordError
 from trackside.contracts.name_pattern import name_pattern
 from trackside.contracts.run_layout import (

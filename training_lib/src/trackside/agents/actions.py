@@ -18,8 +18,8 @@ from trackside.agents.answers import CheckResult, FindingLine, ProbeLine, Starte
 from trackside.agents.runs import Runs
 from trackside.agents.text import MOST_LINE, one_line, sentence, shown_name
 from trackside.contracts.errors import ConfigurationError, Problem, RunNotFoundError
-from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.run.check import Outcome
+from trackside.contracts.run.exit_code import NOT_JUDGED
 from trackside.environment import inherited
 from trackside.local.stop_request import MOST_REASON, request_stop
 from trackside.local.training_process import find_command

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.observations import Observation
 
 # The purpose of a module, by its type; "" for anything else.

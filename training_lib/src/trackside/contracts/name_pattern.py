@@ -16,8 +16,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
+
+from trackside.contracts.cached_property import cached_property
 
 if sys.version_info >= (3, 11):
     from re import _compiler, _parser  # type: ignore[attr-defined]

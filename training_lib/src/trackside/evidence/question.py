@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.cause import Cause
 from trackside.contracts.verdict import Finding
 from trackside.situation.constants import VISIBLE

@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from trackside.contracts.action import Action
 from trackside.contracts.capture_request import CaptureRequest, capture_environment
 from trackside.contracts.errors import StorageError
-from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup, group_of_one, issue_groups
 from trackside.contracts.rule_request import RuleRequest
 from trackside.contracts.run.cluster_job import NO_JOB
+from trackside.contracts.run.exit_code import NOT_JUDGED
 from trackside.contracts.run.learning import Learning
 from trackside.contracts.run.rescue import RescueRecord
 from trackside.contracts.run_layout import (

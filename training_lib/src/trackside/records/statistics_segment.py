@@ -12,13 +12,13 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.errors import RecordError
 from trackside.records.block_file import HEADER_KIND, Block, encode_block
 from trackside.records.untrusted_json import UntrustedJson

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.run_layout import event_key, index_key
 from trackside.records.index_file import Index, IndexEntry, ShapeEntry, encode_index
 from trackside.records.packed_index import MOST_RECORD_BYTES

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from trackside.contracts.capture_request import CaptureRequest, CollectionRequest, Schedule
 from trackside.contracts.errors import ConfigurationError, TracksideError
-from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import issue_groups
 from trackside.contracts.run.check import Answer, Outcome, ProcessReport
+from trackside.contracts.run.exit_code import NOT_JUDGED
 from trackside.contracts.run_layout import CHECK, RULE_OUTPUT
 from trackside.contracts.verdict import Severity, Verdict
 from trackside.environment import RehearsalEnvironment

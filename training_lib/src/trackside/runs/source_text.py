@@ -9,9 +9,9 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.errors import TracksideError
 from trackside.contracts.model_facts import ModelFacts
 from trackside.contracts.run.answers import KeptAnswer, KeptAnswers

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.model_facts import LossFacts, ParameterFacts
 from trackside.contracts.observations import CLIPPINGS, HAS_GRADIENT, LOOKS_UNTRAINED
 from trackside.contracts.run.recorded_names import CLIPPING, GRADIENTS_KEPT

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
 
 import numpy as np
 
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.model_facts import ModelFacts, ParameterFacts
 from trackside.situation.constants import FEWEST, LONG_LASTING, LONG_STEPS, NOISE, SEVERAL
 from trackside.situation.medians import median

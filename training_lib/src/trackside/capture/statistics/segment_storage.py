@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.run_layout import SegmentName
 from trackside.records.block_file import encode_block
 from trackside.records.statistics_segment import SCHEMA_KIND, encode_header

@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from trackside.capture.statistics.segment_storage import (
     segment_storage,
 )
 from trackside.capture.steps.step_engine import Position
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.run_layout import SegmentName
 from trackside.records.block_file import encode_block
 from trackside.records.modes import MODE_NAMES, MODE_NUMBERS, checked_mode

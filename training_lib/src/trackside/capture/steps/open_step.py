@@ -36,14 +36,12 @@ class OpenStep:
         unsettled: Tensors added since.
         late: Tensors that become known later; the destination of the step must be a `HeldSteps` then.
         lost: Why nothing of the step is saved, and nothing is added any more until it ends; "" for any other.
-        losses_before: Number of losses that the step before it held.
         wall_times: Moments of tensors that the script dated itself, in seconds since the epoch.
     """
 
     __slots__ = (
         "_arrivals", "_collections", "_losses", "_reduced", "_settled_losses", "_settled_reduced", "due", "late",
-        "losses_before", "lost", "membership", "memory", "mode", "mode_step", "schedule", "settled", "unsettled",
-        "wall_times",
+        "lost", "membership", "memory", "mode", "mode_step", "schedule", "settled", "unsettled", "wall_times",
     )  # fmt: skip
 
     def __init__(
@@ -51,7 +49,7 @@ class OpenStep:
     ) -> None:
         self.mode, self.schedule, self.membership = mode, schedule, membership
         self.memory = StepMemory(room, spill)
-        self.mode_step = self.losses_before = 0
+        self.mode_step = 0
         self.due: Due = NOTHING_DUE
         self.clear()
 
@@ -68,11 +66,6 @@ class OpenStep:
         self._settled_losses = self._settled_reduced = 0
         self.memory.clear()
         self.lost = ""
-
-    @property
-    def number_of_losses(self) -> int:
-        """Number of losses that were added."""
-        return len(self._losses)
 
     @property
     def is_empty(self) -> bool:
@@ -206,7 +199,6 @@ class OpenStep:
             keep_unsettled: True if what was added since the last `settle` is the next step's.
             renamed: Returns the name in the next step of a tensor that is kept.
         """
-        self.losses_before = self._settled_losses if keep_unsettled else len(self._losses)
         if self.lost:
             lost = StepTensors(step, self.mode, mode_step, wall_time, (), due=self.due.collections, lost=self.lost)
             self.clear()

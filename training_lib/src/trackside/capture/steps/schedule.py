@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 from trackside.capture.steps.collection import ANYTHING, kinds_of_name
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.capture_request import (
     ALL,
     BUILT_IN_COLLECTIONS,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 
 from trackside.capture.steps.arrival import Arrival
 from trackside.capture.steps.late_tensors import LateTensors, Row
+from trackside.contracts.cached_property import cached_property
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trackside.contracts.cached_property import cached_property
 from trackside.contracts.errors import KeyNotFoundError, RecordError, StorageUnavailableError
 from trackside.contracts.run_layout import OPEN_SUFFIX, SYSTEM_PREFIX
 from trackside.records.machine.machine_samples import SUFFIX, without_exports

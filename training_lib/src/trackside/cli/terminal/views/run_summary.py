@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from trackside.cli.terminal.severity import symbol_of
 from trackside.contracts.english import counted
-from trackside.contracts.exit_code import NOT_JUDGED
 from trackside.contracts.issue_group import IssueGroup, issue_groups
+from trackside.contracts.run.exit_code import NOT_JUDGED
 from trackside.contracts.verdict import Severity
 from trackside.local.run import LocalRunResult
 from trackside.runs.command_end import ending_of

@@ -11,6 +11,7 @@ not seen, so nothing of it is recorded.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from torch.optim.optimizer import Optimizer
@@ -32,8 +33,10 @@ class Resting:
     Attributes:
         hooks: What each step meets; empty until the adapter is installed.
         loss_hook: What a step at rest meets that saves its losses.
+        passes: Number of backward passes of the newest watched step.
         needs_passes: True once the losses of a step were known by all passes alone: some led to no step, or a function
             that an optimizer is given computes the loss, perhaps many times.
+        passes_unused: Drops the data that led to no step.
         is_plain: True if each step of an optimizer at rest ends a step, and `ends_step` need not be asked.
         is_within_step: True while the open step is one whose beginning was not seen.
         is_alone: True if no other process trains with this one, whose steps would have to be the same.
@@ -57,7 +60,9 @@ class Resting:
         sources.calls.eager.used = sources.validation.begins = self.end
         self.hooks = self.loss_hook = StepHooks(())
         self.is_within_step = self._is_forbidden = self.needs_passes = self._saves_losses = False
-        self._surplus = 0  # rests that ended as a step had more losses than the watched ones
+        self.passes_unused: Callable[[], None] = lambda: None
+        self.passes = self._passes_here = 0
+        self._surplus = 0  # rests that ended as a step had more passes than the newest watched one
         self.is_plain = self.is_alone = True
 
     def begin_after(self, optimizer: Optimizer) -> None:
@@ -70,6 +75,7 @@ class Resting:
             self._engine.tally.optimizer = id(optimizer) if self.is_plain and not self._saves_losses else 0
             self._is_forbidden = not self.hooks.take_out()
             if self._saves_losses:
+                self._passes_here = 0
                 self.loss_hook.put_in()
             self._clock.stop()
         if self._is_forbidden:  # another library has built upon one, which is still at work
@@ -89,17 +95,23 @@ class Resting:
 
     def backward_begins(self, tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
         """Save the losses of a step at rest, with the arguments of `torch.autograd.backward`."""
-        open_step = self._engine.open_step
         if not self._rest.is_on or grad_tensors is not None or self._engine.mode != TRAIN:
             return
-        if open_step.number_of_losses >= max(1, open_step.losses_before):  # to be told from a pass without a step
+        self._passes_here += 1
+        if self._passes_here > self.passes:  # some of them may lead to no step
             self._surplus += 1
             self.end()
         self._sources.losses.seen_at_rest(tensors)
 
+    def passes_left_out(self) -> None:
+        """Drop the data of passes that led to no step, because the script makes none now and then."""
+        self.needs_passes = True
+        self.passes_unused()
+
     def passed(self) -> bool:
         """Count a step at rest that has ended. Return True if the rest is over with it."""
         if self._saves_losses:
+            self._passes_here = 0
             self._hand_on_losses()
         return self._rest.passed()
 

@@ -75,11 +75,12 @@ class TrainingSteps:
         self._takes, self._counts, self._step_ends = decides.takes, decides.counts, decides.step_ends
         self._statistics, self._numbers = sources.statistics, sources.gradient_numbers
         self.thread = TrainingThread(lambda: session.engine.step, moved=self._numbers.forget)
-        self._numbers.unused.found, self._numbers.own_skips.found = self.passes_left_out, sources.drop_unsettled
+        self._numbers.own_skips.found = sources.drop_unsettled
         self._update_size = sources.update_size
         self._validation, self._facts = sources.validation, sources.facts
         self._facts.may_read = self._numbers.unused.may_read = self.thread.may_read
         self.resting = Resting(session, sources, strategy=sources.strategy, others=self.other_optimizers)
+        self.resting.passes_unused, self._numbers.unused.found = self.passes_unused, self.resting.passes_left_out
         self._record.logged.is_step_open = lambda: (
             session.rest.is_on or self._numbers.order.passes > self._passes_at_end
         )
@@ -212,11 +213,6 @@ class TrainingSteps:
         if self._strategy.boundary.skipped(optimizer):
             self.end_step()
 
-    def passes_left_out(self) -> None:
-        """Drop the data that led to no step, because the script makes none now and then."""
-        self.resting.needs_passes = True
-        self.passes_unused()
-
     def passes_unused(self) -> None:
         """Drop the data that led to no step, because a script or a scaler skipped it."""
         self.sources.drop_unsettled()
@@ -250,6 +246,7 @@ class TrainingSteps:
         """End the open step. With `keep_unsettled`, data added since the last `settle` belong to the next step."""
         engine, sources = self._engine, self.sources.all
         due = engine.due
+        self.resting.passes = self._numbers.order.passes - self._passes_at_end
         self._passes_at_end = self._numbers.order.passes
         for see in sources.step_ending:
             see()
