@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from trackside.cli.terminal.text import printable
-from trackside.contracts import exit_code
 from trackside.contracts.errors import (
     AccessDeniedError,
     ConfigurationError,
@@ -23,6 +22,7 @@ from trackside.contracts.errors import (
     TensorNotSavedError,
     TracksideError,
 )
+from trackside.contracts.run import exit_code
 
 FINDINGS = 1
 USAGE = 2
