@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -255,6 +256,12 @@ def test_another_column_in_each_batch_is_chance() -> None:
 
 def test_what_it_lacks() -> None:
     assert DataLeakage().lacks(RuleCase("no labels", {"Loss_output_0": {0: 1.0}}).window)
+
+
+@pytest.mark.parametrize(("mode", "is_judged"), [("TRAIN", True), ("EVAL", False), ("PREDICT", False)])
+def test_batches_of_an_evaluation_are_no_sign_of_a_recovery(mode: str, *, is_judged: bool) -> None:
+    saved = replace(case("", lambda: leaky(2), fires=True), mode=mode)
+    assert bool(DataLeakage().lacks(saved.window)) is not is_judged
 
 
 @given(seed=st.integers(0, 2**16), factor=st.floats(0.01, 100), shift=st.floats(-10, 10), count=st.integers(2, 4))

@@ -207,9 +207,10 @@ class DataLeakage(FoldingRule):
         return state, []
 
     def lacks(self, window: Window) -> str:
-        """Name the missing input: inputs and labels of the same steps."""
+        """Name the missing input: inputs and labels of the same training steps. Others are no sign of a recovery."""
         has_both = window.tensors("rows") or (window.tensors("labels") and window.tensors("model_inputs"))
-        return "" if has_both else f"inputs and labels of {SEVERAL} batches"
+        is_judged = has_both and window.mode in TRAINING_MODES
+        return "" if is_judged else f"inputs and labels of {SEVERAL} batches"
 
     def _finding(self, window: Window, name: str, worker: str, shares: Mapping[int, float]) -> Finding:
         return finding_of(
