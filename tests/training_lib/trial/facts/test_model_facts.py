@@ -44,6 +44,18 @@ def test_the_window_shows_what_held_at_its_step() -> None:
     assert trial.model_facts == LATER
 
 
+@pytest.mark.parametrize(
+    ("is_last", "newest"), [pytest.param(False, 0, id="the-run-goes-on"), pytest.param(True, 1, id="the-run-has-ended")]
+)
+def test_the_last_step_shows_what_was_seen_after_it(*, is_last: bool, newest: int) -> None:
+    after = replace(FACTS, from_step=9, modules=(ModuleFacts("late", "Linear", "other", is_training=False),))
+    trial = fake_trial({"loss": {3: 1.0}}, facts=[replace(FACTS, from_step=0), after])
+    facts = replace(trial.window(3, now=0.0), is_last=is_last).facts
+    assert facts is not None
+    assert facts.modules == (FACTS, after)[newest].modules
+    assert facts.from_step <= 3
+
+
 def test_a_case_of_a_rule_has_facts() -> None:
     assert RuleCase("facts", {"loss": {3: 1.0}}, facts=FACTS).window.facts == FACTS
     assert RuleCase("no facts", {"loss": {3: 1.0}}).window.facts is None

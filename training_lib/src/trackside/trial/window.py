@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -279,9 +280,14 @@ class Window:
 
     @property
     def facts(self) -> ModelFacts | None:
-        """The facts about the training program at this step; None for a run without them, or with newer ones only."""
+        """The facts about the training program at this step; None for a run without them, or with newer ones only.
+
+        The last step of a run that has ended has those of its end.
+        """
         if not self._kept.has_facts:
-            facts = self.source.facts_at(self.step)
+            facts = self.source.facts_at(sys.maxsize if self.is_last else self.step)
+            if self.is_last and facts is not None:  # the evaluation after the training, a checkpoint of its end
+                facts = replace(facts, from_step=min(facts.from_step, self.step))
             self._kept.facts = facts if facts is None or facts.from_step <= self.step else None
             self._kept.has_facts = True
         return self._kept.facts
