@@ -404,10 +404,13 @@ def _frozen(value: Any) -> Any:
 def ships_with_trackside(rule: Rule) -> bool:
     """Return True for a rule of Trackside's own, in any room; False for one of a file or another package.
 
+    Where such a one is judged in a process of its own, a class of the evaluation stands for it.
+
     Args:
         rule: The rule.
     """
-    return type(rule).__module__.startswith("trackside.")
+    module = type(rule).__module__
+    return module.startswith("trackside.") and ".rules." in module
 
 
 def is_rule(member: object) -> TypeGuard[type[Rule]]:
