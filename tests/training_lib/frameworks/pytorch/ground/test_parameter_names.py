@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import torch
 
 from tests.work import bytecodes
@@ -29,7 +32,7 @@ def test_a_row_of_many_takes_no_more_work_than_one_of_few() -> None:
 
 
 def test_a_parameter_that_takes_the_id_of_one_that_is_gone_has_its_own_name() -> None:
-    names = ParameterNames()
+    names = ParameterNames(process_clock=lambda: math.inf)
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
     assert names.row(optimizer)[0] == ("Parameters_0.weight",)
     optimizer.param_groups[0]["params"] = []
@@ -37,6 +40,23 @@ def test_a_parameter_that_takes_the_id_of_one_that_is_gone_has_its_own_name() ->
     for place, parameter in enumerate(new):
         optimizer.param_groups[0]["params"] = [parameter]
         assert names.row(optimizer)[0] == (f"Parameters_{place + 1}.weight",)
+
+
+def test_of_models_without_end_as_many_are_searched_for_as_is_affordable() -> None:
+    seconds, of_process = itertools.count(), [0.0]
+    names = ParameterNames(clock=lambda: float(next(seconds)), process_clock=lambda: of_process[0])  # 1 s a search
+
+    def is_named() -> bool:
+        return bool(names.row(torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), lr=0.1))[0])
+
+    assert [is_named() for _ in range(40)] == 32 * [True] + 8 * [False]
+    of_process[0] = 32 / 0.02
+    assert [is_named() for _ in range(3)] == [True, False, False]
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert names.row(optimizer)[0] == ()
+    of_process[0] = 1e9
+    assert len(names.row(optimizer)[0]) == 2, "once it is affordable, at any later step"
 
 
 def test_a_parameter_that_is_added_to_a_group_is_named() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import operator
+import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,8 @@ _WRAPPERS = {
 _DATA_PARALLEL = {"DistributedDataParallel": "DDP", "FullyShardedDataParallel": "FSDP1", "DataParallel": "DataParallel"}
 _PARAMETERS = operator.itemgetter("params")
 _MOST_ROWS = 64  # optimizers, and those whose parameters change
+_FIRST_SEARCHES = 32  # models of an ensemble, folds: each is named, whatever the search costs
+_SHARE = 0.02  # of the process's time, for all further searches: as much as watching may take
 _WRAPPER_PARTS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 
@@ -34,10 +37,22 @@ class ParameterNames:
     `register_module_module_registration_hook` instead costs 10 us per child, and never sees a deep copy or a model that
     was unpickled.)
 
-    A second root of a class is `<RootClass>2`; a parameter of no module is `Parameters_<k>.weight`.
+    A second root of a class is `<RootClass>2`; a parameter of no module is `Parameters_<k>.weight`. Where a script goes
+    on to make models and optimizers (meta-learning makes some for each task), parameters stay without a name until a
+    search is affordable again.
+
+    Args:
+        clock: Returns the processor time of this thread, in seconds.
+        process_clock: Returns that of the process.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.thread_time,
+        process_clock: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._clock, self._process_clock = clock, process_clock
+        self._searches, self._searched_seconds = 0, 0.0
         self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self._rows: dict[tuple[int, ...], tuple[str, ...]] = {}  # names of the parameters of optimizers, by their ids
         self._root_names: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
@@ -81,7 +96,7 @@ class ParameterNames:
         if any(self._name_of(p) is None for p in parameters):
             if self._registered:
                 self._name_later_parts()
-            else:
+            elif self._may_search():
                 self._name_all(parameters)
         named = [(name, p) for p in parameters if (name := self._name_of(p)) is not None]
         names = tuple([name for name, _ in named])
@@ -153,7 +168,13 @@ class ParameterNames:
             if root is not None:
                 self._name_parts(root)
 
+    def _may_search(self) -> bool:
+        """Return True if a search among all live objects is one of the first, or affordable."""
+        is_affordable = self._searched_seconds <= _SHARE * self._process_clock()
+        return self._searches < _FIRST_SEARCHES or is_affordable
+
     def _name_all(self, parameters: list[torch.Tensor]) -> None:
+        started = self._clock()
         with one_look():
             roots = _roots()
             homes = _homes({id(p) for p in parameters}, roots)
@@ -169,6 +190,8 @@ class ParameterNames:
             else:
                 name = f"{self._root_name(home.root)}_{home.path}"
             self._names[id(parameter)] = (weakref.ref(parameter, self._forget_rows), name)
+        self._searches += 1
+        self._searched_seconds += self._clock() - started
 
     def _root_name(self, root: torch.nn.Module) -> str:
         reference, name = self._root_names.get(id(root), (None, ""))
