@@ -6,7 +6,6 @@ The servers here hold a body against the form that each service documents, and a
 from __future__ import annotations
 
 import json
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ import pytest
 from lambdas.notify_owner.handler import handle
 from lambdas.notify_owner.settings import NotifyOwnerSettings
 from tests.lambda_settings import made
+from tests.lambdas.notify_owner.chat import at_work
 from tests.stacks.test_webhook_forms import webhook_of
 from trackside_localaccount.event_pattern import matches
 from trackside_localaccount.target_input import render
@@ -132,12 +132,8 @@ def server() -> Iterator[Endpoint]:
 
     http = HTTPServer(("127.0.0.1", 0), Handler)
     endpoint.url = f"http://127.0.0.1:{http.server_port}"
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield endpoint
-    http.shutdown()
-    http.server_close()
-    thread.join()
+    with at_work(http):
+        yield endpoint
 
 
 @pytest.fixture

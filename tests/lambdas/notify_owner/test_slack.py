@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,9 +13,8 @@ import boto3
 import pytest
 
 from lambdas.notify_owner.handler import handle
-from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.notify_owner.slack import blocks_of, error_in
-from tests.lambda_settings import made
+from tests.lambdas.notify_owner.chat import at_work, notify_by
 from trackside.contracts.run_layout import picture_key
 
 Golden = Callable[..., dict[str, Any]]
@@ -54,31 +52,16 @@ class Slack:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Slack]:
     slack = Slack()
-    thread = threading.Thread(target=slack.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield slack
-    slack.server.shutdown()
-    slack.server.server_close()
-    thread.join()
+    with at_work(slack.server):
+        yield slack
 
 
 @pytest.fixture
 def slack(server: Slack, account: Any, monkeypatch: pytest.MonkeyPatch) -> Slack:
     server.answers, server.posts = [TAKEN], []
     boto3.client("secretsmanager").create_secret(Name="trackside/slack", SecretString="Bearer xoxb-1\n")
-    queue = boto3.client("sqs").create_queue(QueueName="notify")["QueueUrl"]
-    settings = made(
-        NotifyOwnerSettings,
-        topic_arn=account.topic,
-        idempotency_table="done",
-        quiet_minutes=0,
-        queue_url=queue,
-        slack_channel="C1",
-        slack_header_from="trackside/slack",
-        slack_url=server.url,
-    )
-    for name, value in settings.to_environment().items():
-        monkeypatch.setenv(name, value)
+    chat = {"slack_channel": "C1", "slack_header_from": "trackside/slack", "slack_url": server.url}
+    notify_by(account, monkeypatch, **chat)
     return server
 
 

@@ -6,7 +6,6 @@ import datetime
 import ipaddress
 import json
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -21,9 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from lambdas.notify_owner.handler import handle
-from lambdas.notify_owner.settings import NotifyOwnerSettings
 from lambdas.notify_owner.teams import MOST_CHARACTERS, card_of
-from tests.lambda_settings import made
+from tests.lambdas.notify_owner.chat import at_work, notify_by
 from tests.lambdas.notify_owner.test_slack import at, waiting
 
 Golden = Callable[..., dict[str, Any]]
@@ -165,12 +163,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(certificate: Path) -> Iterator[Workflow]:
     workflow = Workflow(certificate)
-    thread = threading.Thread(target=workflow.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield workflow
-    workflow.server.shutdown()
-    workflow.server.server_close()
-    thread.join()
+    with at_work(workflow.server):
+        yield workflow
 
 
 @pytest.fixture
@@ -178,17 +172,7 @@ def workflow(server: Workflow, certificate: Path, account: Any, monkeypatch: pyt
     server.code, server.cards = 202, []
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     boto3.client("secretsmanager").create_secret(Name="trackside/teams", SecretString=f"{server.address}\n")
-    queue = boto3.client("sqs").create_queue(QueueName="notify")["QueueUrl"]
-    settings = made(
-        NotifyOwnerSettings,
-        topic_arn=account.topic,
-        idempotency_table="done",
-        quiet_minutes=0,
-        queue_url=queue,
-        teams_address_from="trackside/teams",
-    )
-    for name, value in settings.to_environment().items():
-        monkeypatch.setenv(name, value)
+    notify_by(account, monkeypatch, teams_address_from="trackside/teams")
     return server
 
 
