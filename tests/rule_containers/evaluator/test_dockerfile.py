@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import requires
@@ -223,7 +224,8 @@ def make_venv(folder: Path, environment: dict[str, str]) -> None:
         pytest.skip("there is no Python 3.10 or newer that an unprivileged user may run")
     done = nobody([python, "-m", "venv", "--without-pip", str(folder)], cwd=folder.parent, env=environment)
     assert done.returncode == 0, done.stderr
-    (bundled,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+    wheels = sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).parent / "_bundled"  # Debian's
+    (bundled,) = Path(wheels).glob("pip-*.whl")
     pip = shutil.copy(bundled, folder.parent)
     install = [str(folder / "bin" / "python"), f"{pip}/pip", "install", "--no-index", "--no-cache-dir", str(pip)]
     done = nobody(install, cwd=folder.parent, env=environment)

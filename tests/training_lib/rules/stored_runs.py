@@ -14,6 +14,8 @@ import sys
 import tarfile
 from pathlib import Path
 
+from tests.archives import unpack_archive
+
 STORED = Path(__file__).with_name("stored")
 SILENT = ("cancer-logistic/clean", "digits-thawed/clean", "digits-two-models/clean", "wine-sigmoid/clean")
 # The rule that finds each.
@@ -27,8 +29,7 @@ _SCRIPT = re.compile(rb'"script": "[^"]*"')  # of the machine that trained it
 
 def unpack(name: str, folder: Path) -> Path:
     """Return the folder of a stored run, `PROGRAM/FAULT`, unpacked below `folder`."""
-    with tarfile.open(_file_of(name)) as packed:
-        packed.extractall(folder, filter="data")
+    unpack_archive(_file_of(name), folder)
     return folder / "run"
 
 

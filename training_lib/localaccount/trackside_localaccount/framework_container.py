@@ -77,8 +77,20 @@ def unpack(s3: Any, uri: str, folder: Path) -> Path:
     archive = folder.with_name("sourcedir.tar.gz")
     s3.download_file(bucket, key, str(archive))
     with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            opened.extractall(folder, filter="data")
+        else:  # a Python before 3.10.12 or 3.11.4, as Debian 12 has it
+            for member in opened:
+                if not _is_below(folder, member):
+                    raise SystemExit(f"{member.name!r} in {uri} would lie outside {folder}, or is no plain file.")
+                opened.extract(member, folder)
     return folder
+
+
+def _is_below(folder: Path, member: tarfile.TarInfo) -> bool:
+    """Return True for a plain file or a folder that would lie below a folder."""
+    is_inside = (folder / member.name).resolve().is_relative_to(folder.resolve())
+    return is_inside and (member.isfile() or member.isdir())
 
 
 def arguments(parameters: Mapping[str, Any]) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tarfile
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,6 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from tests.archives import unpack_archive
 from tests.training_lib.views.dashboard.runs import HOSTILE, ISSUE, NODE, write_run
 from tests.training_lib.views.report.model.boosted import OBJECTIVES, boost
 from trackside.contracts.run_layout import REPORT_JSON_KEY, REPORT_JUNIT_KEY, REPORT_MARKDOWN_KEY, RunLocation
@@ -73,8 +73,7 @@ def write_faulty(folder: Path) -> None:
 
 
 def write_old(folder: Path) -> None:
-    with tarfile.open(OLD[0]) as files:
-        files.extractall(folder.parent / "old", filter="data")
+    unpack_archive(OLD[0], folder.parent / "old")
     (folder.parent / "old" / "run").rename(folder)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tarfile
 from pathlib import Path
 
 import pytest
 
+from tests.archives import unpack_archive
 from tests.training_lib.views.report.charts.test_markup import seen
 from trackside.trial.trial import open_trial
 from trackside.views.report.gathered import gather
@@ -20,8 +20,7 @@ OLD = sorted(Path(__file__).with_name("golden").glob("run-*.tar.gz"))
 
 @pytest.mark.parametrize("archive", OLD, ids=lambda path: path.name.partition(".tar")[0])
 def test_an_old_run_is_reported_with_all_that_it_recorded(archive: Path, tmp_path: Path) -> None:
-    with tarfile.open(archive) as files:
-        files.extractall(tmp_path, filter="data")
+    unpack_archive(archive, tmp_path)
     run = tmp_path / "run"
     before = digests(run)
     data = gather(str(run), open_trial(str(run)), clock=lambda: 2e9)
